@@ -18,6 +18,7 @@ from gen.spec.names import MAX_SYMBOL, portable_symbol
 
 TEMPLATE = "frame/architectures.cu.j2"
 
+_CLUSTER = re.compile(r" (__cluster_dims__\(.*?\))\n")
 _GLOBAL = re.compile(r'(^extern "C" __global__ [^{]*\{\n)(.*?)(^\}\n)', re.MULTILINE | re.DOTALL)
 _NOT_CODE = re.compile(r"//.*|^#(if|elif|error).*", re.MULTILINE)
 
@@ -106,6 +107,10 @@ def only(text: str, first: int, end: int | None) -> str:
     """
     bounds = [f"__CUDA_ARCH__ >= {first}"] * (first > 0) + [f"__CUDA_ARCH__ < {end}"] * bool(end)
     other = "#else\n  __trap();  // the launcher takes another kernel here\n#endif\n"
+    if first > 0:  # before which there may be no clusters
+        text = _CLUSTER.sub(
+            rf"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {first}\n    \1\n#endif\n", text
+        )
     return _GLOBAL.sub(
         lambda match: f"{match[1]}#if {' && '.join(bounds)}\n{match[2]}{other}{match[3]}", text
     )

@@ -58,6 +58,8 @@ print(json.dumps(found))
 
 # What a compiler writes of constants, whose names have the file's hash: no kernel refers to them.
 _CONSTANTS = re.compile(r"^(?:\.(?:global|const) \.align \d+ .*= .*;|//.*)\n", re.MULTILINE)
+# Dynamic shared memory.
+_SHARED = re.compile(r"^\.extern \.shared \.align \d+ \.b8 (\w+)\[\];\n", re.MULTILINE)
 # The section that has the kernel which packs operands.
 _PACKING = re.compile(r"^// -+ (?:packing|parts)\n.*?(?=^// ---)", re.MULTILINE | re.DOTALL)
 
@@ -74,9 +76,12 @@ class Made(NamedTuple):
         return [token.text for token in tokens(side if packs else _PACKING.sub("", side))]
 
     def ptx(self, arch: str) -> str:
-        """What it compiles to."""
+        """What it compiles to, however dynamic shared memory is called and aligned."""
         compiled = nvrtc.compile_cuda(self.code, arch=arch, line_info=False)
-        return _CONSTANTS.sub("", compiled.code.decode())
+        text = _CONSTANTS.sub("", compiled.code.decode())
+        for declared in set(_SHARED.findall(text)):
+            text = re.sub(rf"\b{declared}\b", "shared", text)
+        return _SHARED.sub("", text)
 
 
 @functools.cache  # a table has many times of a kernel

@@ -145,6 +145,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma", {"dtype": "bf16", "layout": "crc", "epilogue": "group < 8 ? x + bias[group, col] : 0",
              "grouped_k": True, "name": "gemm_first"}),
     ("mma", {"dtype": "f64"}),
+    ("mma", {"dtype": "f64", "threadblock": "32x32x32", "warp": "16x16"}),
     ("mma", {"dtype": "f64", "layout": "rcr", "arch": "sm_90", "split_k": 0}),
     ("mma", {"dtype": "f64", "layout": "crc", "arch": "sm_90", "instruction": "m16n8k8",
              "threadblock": "64x64x16", "warp": "32x32", "split_k": 3}),

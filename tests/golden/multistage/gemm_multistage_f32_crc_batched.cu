@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
   D += product * stride_d;
 
   // kStages tiles of A, then of B: kSharedBytes, dynamic since they may be more than 48 KiB.
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   auto tile_a = reinterpret_cast<Vector(*)[kTileK][kPitchA]>(shared);
   auto tile_b = reinterpret_cast<Vector(*)[kTileK][kPitchB]>(tile_a + kStages);
 

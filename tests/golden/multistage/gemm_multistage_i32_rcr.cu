@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
   // kStages tiles of A, then of B: kSharedBytes, dynamic since they may be more than 48 KiB.
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   auto tile_a = reinterpret_cast<Vector(*)[kTileK][kPitchA]>(shared);
   auto tile_b = reinterpret_cast<Vector(*)[kTileK][kPitchB]>(tile_a + kStages);
 

@@ -17,11 +17,12 @@ from gen.device.gpus import GPUS
 from gen.dispatch import folders
 from gen.dispatch.folders import NOWHERE, Places
 from gen.dispatch.products import operands, products_of
-from gen.dispatch.ranking import Product, choose, rank
+from gen.dispatch.ranking import Product, choose, grids, rank
 from gen.prove.launchers.program import Host, Program
 from gen.source.cpp.asked import Asked
 from gen.source.cpp.best import NEARLY, Best, make_best, with_batch
 from gen.source.cpp.best_file import render_best
+from gen.source.render import render
 from gen.spec.dtypes import parse_dtype
 from gen.spec.problem import Alignment, GemmShape, parse_layout
 from tests.support import tuned
@@ -366,11 +367,35 @@ def test_code_for_older_gpus_than_a_kernel_runs_on_is_an_error(dtype: str) -> No
     assert guard not in render_best(best("t4,a100", dtype, "rrr"))
 
 
+def test_clusters_are_for_gpus_that_have_them() -> None:
+    text = render_best(best("a100,h200"))
+    assert text.count("__cluster_dims__") > 0
+    guard = "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n    __cluster_dims__("
+    assert text.count(guard) == text.count("__cluster_dims__(")
+    assert guard not in render_best(best("h200"))
+
+
+@pytest.mark.parametrize("kind", ["f64 rrr", "f64 crr", "f64 rcr", "f32 rrr", "f16 crr"])
+def test_dynamic_shared_memory_of_one_name_is_aligned_alike(kind: str) -> None:
+    """In a file with several kernels, and where programs include several files in one."""
+    dtype, layout = kind.split()
+    found: dict[str, set[str]] = {}
+    for arch in ("sm_80", "sm_90a"):
+        for spec in grids(parse_dtype(dtype), parse_layout(layout), arch, {}):
+            for align, name in re.findall(
+                r"extern __shared__ __align__\((\d+)\) .*?(\w+)\[\]", render(spec).text
+            ):
+                found.setdefault(name, set()).add(align)
+    assert found
+    assert all(len(aligns) == 1 for aligns in found.values()), found
+
+
 @pytest.mark.nvcc
 @pytest.mark.slow
-def test_nvcc_has_nothing_to_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_nvcc_has_nothing_to_say(dtype: str, tmp_path: Path) -> None:
     need("nvcc")
-    (tmp_path / "gemm.cu").write_text(render_best(best("a100,h200")))
+    (tmp_path / "gemm.cu").write_text(render_best(best("a100,h200", dtype)))
     codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ("80", "90a")]
     warnings = "-Xcompiler=-Wall,-Wextra"
     assert run("nvcc", "-std=c++17", warnings, *codes, "-c", "gemm.cu", cwd=tmp_path) == ""
