@@ -50,8 +50,9 @@ function(gen_add_bundle target)
     math(EXPR at "${at} + 1")
     if(at GREATER 0 AND at LESS words)
       list(GET ARGN ${at} given)
-      get_filename_component(file "${given}" ABSOLUTE)
-      if(word STREQUAL FILE OR EXISTS "${file}") # TUNED may be a word: none, shipped
+      # TUNED may be a word.
+      if(word STREQUAL FILE OR NOT given MATCHES "^(none|shipped|)$")
+        get_filename_component(file "${given}" ABSOLUTE)
         list(REMOVE_AT ARGN ${at})
         list(INSERT ARGN ${at} "${file}")
       endif()
