@@ -75,7 +75,7 @@ def test_wrong_words_of_a_bundle_are_refused(tmp_path: Path) -> None:
         ("", "a bundle is listed or chosen; use FILE with a list of kernels, or AUTO with"),
         (f"FILE {tmp_path}/none", "No such file"),
         (f"FILE {tmp_path}/list FILE {tmp_path}/list", "FILE is there twice"),
-        (f"FILE {tmp_path}/list VARIANT tiles", "there is no word 'VARIANT'; use AHEAD, ARCH, "),
+        (f"FILE {tmp_path}/list VARIANT tiles", "there is no word 'VARIANT'; use ARCH, FILE, NAME"),
     ):
         with pytest.raises(GenError, match=re.escape(message)):
             ask(words, function="gen_add_bundle")
@@ -158,11 +158,13 @@ def test_what_a_bundle_is_called_does_not_depend_on_what_is_chosen() -> None:
         ("AUTO SHAPES 9 GPUS DTYPE f16", "GPUS has no value"),
         ("AUTO SHAPES 9 GPUS t5", "unknown GPU 't5'"),
         ("AUTO SHAPES 9x9 GPUS t4", "shape '9x9' is not MxNxK"),
-        ("AUTO SHAPES 9 GPUS a100 BATCHED", "there is no word 'BATCHED'; use"),
+        ("AUTO SHAPES 9 GPUS a100 BATCHED", "word 'BATCHED'; use BATCH with the number of produc"),
+        ("AUTO SHAPES 9 GPUS a100 GROUPED", "no word 'GROUPED'; use BATCH for products of one sha"),
+        ("AUTO SHAPES 9 GPUS a100 GROUPED_K", "BATCH for products of one shape, or gen_add_kerne"),
         ("AUTO SHAPES 4096 GPUS a100 h100 l4 DTYPE f16", "use CUDA_ARCHITECTURES 80;89;90a"),
         ("AUTO SHAPES 64 GPUS b200", "with CUDA_ARCHITECTURES 80;90a, the target is not compiled"),
         ("AUTO SHAPES 9 GPUS t4 EMBED sass", "unknown format 'sass'"),
-        ("AUTO SHAPES 9 GPU t4", "there is no word 'GPU'; use AHEAD, "),
+        ("AUTO SHAPES 9 GPU t4", "there is no word 'GPU'; use AHEAD, AUTO, BATCH, "),
         ("AUTO SHAPES 64 GPUS t4 LDA 63", "lda=63 is less than a line of 64x64x64 rrr; use 64"),
         ("FILE x EMBED cubin", "EMBED goes with AUTO: nvcc compiles what a list has"),
         ("FILE x SHAPES 9", "SHAPES goes with AUTO; FILE's list says it"),
@@ -515,6 +517,12 @@ def test_tables_are_files_or_folders_or_words(project: Project) -> None:
         assert project.calls() == ["cmake", "cmake"]
     project.write(TUNED.format('"my tables/a10/f16.json"'))
     good(project.configure())
+    assert "Emitting f" in project.build()
+    folders.keep(tuned.table([product], "a10", seed=3), project.folder / "other.json")
+    os.utime(project.folder / "other.json", (0, 0))
+    (project.folder / "other.json").replace(folder / "a10" / "f16.json")
+    good(project.configure())  # which notices an older file, too
+    assert "Emitting f" in project.build()
 
 
 SAME_NAME = """
