@@ -19,9 +19,9 @@
 # commas. So does gen_add_bundle with AUTO and EMBED.
 #
 # All is checked at the end of the folder's CMakeLists.txt, when the targets' properties are known,
-# and by one process of gen, whose answers are kept for the next time. The files are made when the
-# project is built, and again when a template, the generator, a list or a word changes, and those with
-# machine code or PTX also when the compiler in them does, NVRTC.
+# and by one process of gen, whose answers are kept until something changes. The files are made when
+# the project is built, and again when a template, the generator, a list or a word changes, and those
+# with machine code or PTX also when the compiler in them does, NVRTC.
 
 cmake_minimum_required(VERSION 3.24)
 
@@ -50,8 +50,9 @@ function(gen_add_bundle target)
     math(EXPR at "${at} + 1")
     if(at GREATER 0 AND at LESS words)
       list(GET ARGN ${at} given)
-      get_filename_component(file "${given}" ABSOLUTE)
-      if(word STREQUAL FILE OR EXISTS "${file}") # TUNED may be a word: none, shipped
+      # TUNED may be a word.
+      if(word STREQUAL FILE OR NOT given MATCHES "^(none|shipped|)$")
+        get_filename_component(file "${given}" ABSOLUTE)
         list(REMOVE_AT ARGN ${at})
         list(INSERT ARGN ${at} "${file}")
       endif()
@@ -188,21 +189,18 @@ function(_gen_ask result asked digest)
   set(${result} ${answers} PARENT_SCOPE)
 endfunction()
 
-# Asks once which folders all emitted files depend on, and where NVRTC is. `reason`: why GEMMGEN_EXECUTABLE cannot say.
+# Asks gen which folders all emitted files depend on, and where NVRTC is: at every run of cmake, as
+# pip writes the same command for another version, or another checkout. `reason`: why
+# GEMMGEN_EXECUTABLE cannot say.
 function(_gen_find_sources reason)
   set(${reason} "" PARENT_SCOPE)
+  get_property(known GLOBAL PROPERTY GEMMGEN_SOURCES)
+  if(known)
+    return()
+  endif()
   if(NOT EXISTS "${GEMMGEN_EXECUTABLE}" OR IS_DIRECTORY "${GEMMGEN_EXECUTABLE}")
     set(${reason} "there is no program '${GEMMGEN_EXECUTABLE}'; set GEMMGEN_EXECUTABLE" PARENT_SCOPE)
     return()
-  endif()
-  file(SHA256 "${GEMMGEN_EXECUTABLE}" command)
-  set(command "${GEMMGEN_EXECUTABLE} ${command}")
-  set(known ${GEMMGEN_SOURCES})
-  if(known)
-    list(POP_FRONT known of package templates nvrtc)
-    if(of STREQUAL command AND EXISTS "${package}" AND (EXISTS "${nvrtc}" OR nvrtc STREQUAL "NOTFOUND"))
-      return()
-    endif()
   endif()
   execute_process(
     COMMAND "${GEMMGEN_EXECUTABLE}" cmake
@@ -218,7 +216,7 @@ not run; set GEMMGEN_EXECUTABLE. ${error}" PARENT_SCOPE)
     return()
   endif()
   string(REPLACE "\n" ";" folders "${folders}")
-  set(GEMMGEN_SOURCES "${command}" ${folders} CACHE INTERNAL "What emitted files depend on")
+  set_property(GLOBAL PROPERTY GEMMGEN_SOURCES "${folders}")
 endfunction()
 
 # What all emitted files depend on: the generator and its templates, whatever their times are.
@@ -229,8 +227,9 @@ function(_gen_digest result)
     if(reason)
       message(FATAL_ERROR "${reason}")
     endif()
-    list(GET GEMMGEN_SOURCES 1 package)
-    list(GET GEMMGEN_SOURCES 2 templates)
+    get_property(sources GLOBAL PROPERTY GEMMGEN_SOURCES)
+    list(GET sources 0 package)
+    list(GET sources 1 templates)
     file(GLOB_RECURSE files LIST_DIRECTORIES FALSE "${package}/*.py" "${package}/*.json"
          "${templates}/*.j2")
     set(digests "")
@@ -241,19 +240,21 @@ function(_gen_digest result)
     string(SHA256 digest "${digests}")
     set_property(GLOBAL PROPERTY GEMMGEN_DIGEST "${digest}")
 
-    # Files that replace others may be older than these; their folders are not.
+    # Files that replace others may be older than these; their folders are not, nor is the command
+    # that pip writes.
     file(GLOB folders "${templates}" "${templates}/*" "${package}/dispatch/tuned"
          "${package}/dispatch/tuned/*" "${package}/../gemmgen*.dist-info/RECORD")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folders} ${files})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${GEMMGEN_EXECUTABLE}"
+                                                                   ${folders} ${files})
   endif()
   set(${result} "${digest}" PARENT_SCOPE)
 endfunction()
 
 # What tells one NVRTC from another: no content, as the library is large.
 function(_gen_nvrtc_digest result)
-  list(GET GEMMGEN_SOURCES 3 library)
+  get_property(sources GLOBAL PROPERTY GEMMGEN_SOURCES)
+  list(GET sources 2 library)
   if(NOT EXISTS "${library}")
-    unset(GEMMGEN_SOURCES CACHE) # asks again next time
     set(${result} "" PARENT_SCOPE)
     return()
   endif()

@@ -140,7 +140,9 @@ def _tuned() -> Check:
     if folder is None:
         return Check("measured times", "note", "none of yours: GEN_TUNED_DIR is empty")
     try:
-        known = table.load(folder).entries if folder.exists() else ()
+        folders.check(folder, own=True)
+        there = folders.is_there(folder)
+        known = table.load(folder, folders.OWN_WAY_OUT).entries if there else ()
     except GenError as error:
         reason, _, fix = str(error).partition("; ")
         return Check("measured times", "note", reason, fix)

@@ -131,6 +131,10 @@ def test_measured_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     broken = found("measured times")
     assert (broken.status, broken.fix) == ("note", "move it away, or merge it from a copy")
     assert 'f16.json has no measured times: "format" is not' in broken.found
+    monkeypatch.setenv("GEN_TUNED_DIR", "/dev/null/tuned")
+    closed = found("measured times")
+    assert (closed.status, closed.fix) == ("note", folders.OWN_WAY_OUT)
+    assert closed.found == "cannot read /dev/null/tuned: Not a directory"
 
 
 def test_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

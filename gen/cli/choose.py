@@ -16,7 +16,7 @@ from gen.dispatch.choice import rank
 from gen.dispatch.folders import places
 from gen.dispatch.invariant import INVARIANT
 from gen.dispatch.peers import PEERS, Advice, Advised, advised
-from gen.dispatch.products import UNALIGNED, with_lines
+from gen.dispatch.products import Operands, counts_of, operands
 from gen.dispatch.ranking import Product, Ranked, model_of
 from gen.errors import UsageError, unknown
 from gen.kernels.tunables import Value
@@ -27,6 +27,15 @@ GPU = typer.Option(
     "--gpu",
     metavar="NAME",
     help=f"The GPU: {', '.join(GPUS)}; default: the one that is present.",
+)
+
+LDA, LDB = (
+    typer.Option(
+        f"--ld{name}",
+        metavar="N",
+        help=f"Leading dimension of {name.upper()}; default: the shape's.",
+    )
+    for name in "ab"
 )
 
 INVARIANT_OPTION = typer.Option(
@@ -51,25 +60,21 @@ def choose(
     dtype: Annotated[str, DTYPE] = "f32",
     layout: Annotated[str, LAYOUT] = "rrr",
     gpu: Annotated[str | None, GPU] = None,
-    lda: Annotated[
-        int | None, typer.Option("--lda", help="Leading dimension of A; default: the shape's.")
-    ] = None,
-    ldb: Annotated[
-        int | None, typer.Option("--ldb", help="Leading dimension of B; default: the shape's.")
-    ] = None,
+    lda: Annotated[str | None, LDA] = None,
+    ldb: Annotated[str | None, LDB] = None,
     unaligned: Annotated[
         bool,
         typer.Option("--unaligned", help="A and B do not start at multiples of 16 bytes."),
     ] = False,
     batch: Annotated[
-        int,
+        str,
         typer.Option(
             "--batch",
-            min=1,
+            metavar="COUNT",
             help="So many products of the shape, by --batched kernels; with --grouped, so many "
             "groups of M rows on average.",
         ),
-    ] = 1,
+    ] = "1",
     invariant: Annotated[str | None, INVARIANT_OPTION] = None,
     tuned: Annotated[str | None, TUNED] = None,
     peer: Annotated[str | None, PEER] = None,
@@ -78,14 +83,15 @@ def choose(
     **tunables: Value | None,
 ) -> None:
     if gpu and "," in gpu:
-        raise UsageError(f"--gpu {gpu} is more than one; gen emit --best chooses for several")
+        raise _several("--gpu", gpu)
     target = find_gpu(gpu) if gpu else present()
-    product = _product(parse_shape(shape), dtype, layout, lda, ldb)
-    if unaligned:
-        product = replace(product, alignment=UNALIGNED)
+    count, *more = counts_of(batch)
+    if more:
+        raise _several("--batch", batch)
+    product = _product(parse_shape(shape), dtype, layout, operands(lda, ldb, unaligned))
     given = {name: value for name, value in tunables.items() if value is not None}
-    if batch > 1:
-        product = replace(product, batch=batch)
+    if count > 1:
+        product = replace(product, batch=count)
         if not (given.get("grouped") or given.get("grouped_k")):
             given["batched"] = True
     why: list[str] = []
@@ -108,12 +114,18 @@ def choose(
             _print_peer(others, found)
 
 
-def _product(
-    shape: GemmShape, dtype: str, layout: str, lda: int | None, ldb: int | None
-) -> Product:
+def _product(shape: GemmShape, dtype: str, layout: str, lie: Operands) -> Product:
     if 0 in (shape.m, shape.n):
         raise UsageError(f"shape {shape} has nothing to compute; use M and N of 1 or more")
-    return with_lines(Product.packed(shape, parse_dtype(dtype), parse_layout(layout)), lda, ldb)
+    for name, lines in (("--lda", lie.lda), ("--ldb", lie.ldb)):
+        if len(lines) > 1:
+            raise _several(name, ",".join(map(str, lines)))
+    placed = lie.placed(Product.packed(shape, parse_dtype(dtype), parse_layout(layout)))
+    return placed[-1]  # the unaligned one comes last
+
+
+def _several(option: str, value: str) -> UsageError:
+    return UsageError(f"{option} {value} is more than one; gen emit --best chooses for several")
 
 
 def present() -> GpuModel:

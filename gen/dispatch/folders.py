@@ -16,13 +16,14 @@ from pathlib import Path
 
 from gen.device.gpus import GpuModel
 from gen.dispatch.lines import Lines, leave_out
-from gen.dispatch.table import Table, load, read
+from gen.dispatch.table import UNREAD, Table, files, is_folder, load, read, unread
 from gen.errors import GenError, UsageError
 from gen.files import write
-from gen.spec.dtypes import DTypes
+from gen.spec.dtypes import DTYPES, DTypes
 
 SHIPPED = Path(__file__).parent / "tuned"
 NONE, OURS = "none", "shipped"  # words in place of a table's path
+OWN_WAY_OUT = "set GEN_TUNED_DIR to another folder, or to nothing"  # of a user's table
 PATIENCE = 60.0  # seconds that a writer waits for another one
 
 
@@ -53,8 +54,10 @@ class Places:
         """Those that there are for a GPU and element types."""
         found = []
         for path in self.paths:
+            if not (self.strict or _is_usable(*_state(path))):
+                continue
             file = path / gpu.key / f"{dtypes.name}.json" if path.suffix != ".json" else path
-            if file.exists():
+            if is_there(file):
                 found.append(file)
         return found
 
@@ -80,10 +83,58 @@ def _state(path: Path) -> tuple[Path, int, int]:
 def _lines(path: Path, time: int, inode: int, strict: bool) -> Lines | None:
     """Of a file in a state; None where it is left out."""
     try:
-        return Lines(read(path), str(path), strict)
+        return Lines(read(path, UNREAD if strict else OWN_WAY_OUT), str(path), strict)
     except GenError as error:
         leave_out(error, strict)
         return None
+
+
+@lru_cache(maxsize=64)
+def _is_usable(path: Path, _time: int, _inode: int) -> bool:
+    """Whether tables of a folder in a state can be found; it is said, once, where they cannot."""
+    try:
+        check(path, own=True)
+    except UsageError as error:
+        leave_out(error, strict=False)
+        return False
+    return True
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something, or may be: why it cannot be seen is said where it is read."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def check(path: Path, own: bool = False) -> None:
+    """Raises UsageError where tables cannot be read, or lie where none is looked for.
+
+    own: whether it is the user's folder, and not one that was named. Where there is nothing,
+    nothing is wrong.
+    """
+    way_out = OWN_WAY_OUT if own else UNREAD
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unread(path, error, way_out) from None
+    if not path.is_dir():
+        if path.suffix != ".json":
+            way_out = OWN_WAY_OUT if own else "give it such a name"
+            raise UsageError(f"the table {path} does not end in .json; {way_out}")
+        return
+    found = [file.relative_to(path) for file in files(path, way_out)]
+    if found and not any(len(file.parts) == 2 and file.stem in DTYPES for file in found):
+        raise UsageError(
+            f"{path} has {found[0]}, and no table where one is looked for, such as h200/f16.json; "
+            f"name that file, or put it in its place: gen tune --merge {path} --into FOLDER"
+        )
 
 
 NOWHERE = Places(())
@@ -102,12 +153,13 @@ def places(word: str | None) -> Places:
     if word in (NONE, OURS):
         return Places((SHIPPED,)) if word == OURS else NOWHERE
     path = Path(word)
-    if not path.exists():
+    if not is_there(path):
         raise UsageError(f"there is no table {word}; use a file or a folder of gen tune, or {NONE}")
-    if path.is_file() and path.suffix != ".json":
-        raise UsageError(f"the table {word} does not end in .json; give it such a name")
-    if path.is_file():
+    check(path)
+    if not is_folder(path):
         load(path)  # what is wrong with it is said at once
+    elif not files(path):
+        raise UsageError(f"the folder {word} has no table; use one of gen tune, or {NONE}")
     return Places((path,), strict=True)
 
 

@@ -81,7 +81,7 @@ def products_of(
     batch: how many products of each shape, a number or a range. lie: where their operands lie.
     """
     found: list[Product] = []
-    counts = _counts(batch) if batch else [1]
+    counts = counts_of(batch) if batch else [1]
     for text in texts:
         if text.count("x") not in (0, 2):
             raise UsageError(f"shape '{text}' is not MxNxK; use sizes or ranges: 16-256x4096x4096")
@@ -117,7 +117,8 @@ def _sizes(text: str) -> list[int]:
     return sorted({low, high} | {2**i for i in range(high.bit_length()) if low < 2**i < high})
 
 
-def _counts(batch: str) -> list[int]:
+def counts_of(batch: str) -> list[int]:
+    """How many products a user says, a number or a range. Raises UsageError."""
     found = _sizes(batch)
     if found[0] < 1:
         raise UsageError(f"a batch of {batch} has no products; use 1 or more")

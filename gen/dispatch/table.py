@@ -11,7 +11,10 @@ it does not know; a change of meaning gets a new version.
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -144,15 +147,20 @@ def parse(text: str, where: str) -> Table:
         raise UsageError(f"{where} is not JSON: {error}; {_WAY_OUT}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise UsageError(f'{where} has no measured times: "format" is not "{FORMAT}"; {_WAY_OUT}')
-    if content.get("version") != VERSION:
+    version = content.get("version")
+    if version != VERSION and type(version) is int:
         raise UsageError(
-            f"{where} has version {content.get('version')} of the format, and this gen reads "
+            f"{where} has version {version} of the format, and this gen reads "
             f"version {VERSION}; upgrade gemmgen, or move the table away"
         )
     try:
-        runs = {name: _run(name, run) for name, run in content["runs"].items()}
-        entries = tuple(_entry(entry, runs) for entry in content["entries"])
-    except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+        if type(version) is not int:
+            raise TypeError(f'"version" is {json.dumps(version)}, not {VERSION}')
+        runs = {name: _run(name, run) for name, run in _object(content["runs"], "runs").items()}
+        if not isinstance(content["entries"], list):
+            raise TypeError('"entries" is no list')
+        entries = tuple(_entry(_object(entry, "an entry"), runs) for entry in content["entries"])
+    except (KeyError, TypeError, ValueError, UsageError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise UsageError(f"{where} is not a complete table: {reason}; {_WAY_OUT}") from None
     return Table(entries, runs)
@@ -161,25 +169,33 @@ def parse(text: str, where: str) -> Table:
 _WAY_OUT = "move it away, or merge it from a copy"
 
 
-def _run(name: str, content: Mapping[str, Any]) -> Run:
-    run = Run(**{field: content[field] for field in Run._fields})
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{what} is no object: {json.dumps(value)[:40]}")
+    return value
+
+
+def _run(name: str, content: Any) -> Run:
+    fields = _object(content, f"the run {name!r}")
+    run = Run(**{field: fields[field] for field in Run._fields})
     texts = run.date, run.device, run.arch, run.driver, run.gemmgen
     if not all(isinstance(text, str) for text in texts) or not _is_count(run.multiprocessors):
         raise TypeError(f"the run {name!r} has a field of another type")
     if run.name != name:
         raise ValueError(f"the run {name!r} is of {run.name!r}")
-    return run._replace(clocks=dict(run.clocks))
+    return run._replace(clocks=_object(run.clocks, f"clocks of the run {name!r}"))
 
 
 _FIELDS = itemgetter(*Entry._fields[:-1])  # all but the batch, which a line may lack
 _NAMES = itemgetter("variant", "dtype", "layout", "arch")  # what each specification has
+_FILE_NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # and no path that leads out of a folder
 
 
 def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
     """One of thousands, each of which is looked at: what is wrong with a table is said at once."""
     gpu, shape, spec, us, rounds, noise, templates, run = _FIELDS(content)
     batch = content.get("batch", 1)
-    texts = (gpu, shape, templates, run, *_NAMES(spec))
+    texts = (gpu, shape, templates, run, *_NAMES(_object(spec, "spec")))
     if not (
         {*map(type, texts)} == {str}
         and _is_number(us)
@@ -190,6 +206,12 @@ def _entry(content: Mapping[str, Any], runs: Mapping[str, Run]) -> Entry:
         raise TypeError(f"a field has another type in {json.dumps(content)}")
     if not 0 < us < MOST:
         raise ValueError(f"{us} us is no time")
+    for name in (gpu, spec["dtype"]):
+        if not _FILE_NAME.fullmatch(name):
+            raise ValueError(
+                f"{json.dumps(name)} can be no part of a file's name; GPUs and element types are "
+                "called by letters, digits and - _ + ."
+            )
     if run not in runs:
         raise ValueError(f"the run {run!r} is not among its runs")
     size = _size(shape)
@@ -206,20 +228,44 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-def read(path: Path) -> str:
+UNREAD = "use a table of gen tune"  # the way out where a file cannot be read
+
+
+def read(path: Path, way_out: str = UNREAD) -> str:
     """The text of a file. Raises UsageError."""
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read {path}: {reason}; use a table of gen tune") from None
+        raise unread(path, error, way_out) from None
 
 
-def load(path: Path) -> Table:
+def unread(path: Path, error: OSError | UnicodeDecodeError, way_out: str = UNREAD) -> UsageError:
+    """The error for a file or a folder that cannot be read."""
+    return UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {way_out}")
+
+
+def load(path: Path, way_out: str = UNREAD) -> Table:
     """The table of a file, or of all files of a folder. Raises UsageError."""
-    if not path.is_dir():
-        return parse(read(path), str(path))
+    if not is_folder(path):
+        return parse(read(path, way_out), str(path))
     found = Table()
-    for file in sorted(path.rglob("*.json")):
-        found = found.merged(load(file))
+    for file in files(path, way_out):
+        found = found.merged(load(file, way_out))
     return found
+
+
+def files(folder: Path, way_out: str = UNREAD) -> list[Path]:
+    """All tables in a folder, however deep. Raises UsageError where a folder there is closed."""
+
+    def refuse(error: OSError) -> None:
+        raise unread(Path(error.filename), error, way_out)
+
+    walk = os.walk(folder, onerror=refuse)
+    return sorted(Path(at, x) for at, _, names in walk for x in names if x.endswith(".json"))
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is one, as far as can be seen."""
+    with suppress(OSError):  # such as that a folder above may not be entered
+        return path.is_dir()
+    return False

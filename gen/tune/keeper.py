@@ -20,7 +20,7 @@ class Keeper:
     def known(self, dtypes: DTypes) -> Table:
         """What has been measured of element types. Raises UsageError."""
         found = Table()
-        for path in folders.Places((self._target,)).files(self._gpu, dtypes):
+        for path in folders.Places((self._target,), strict=True).files(self._gpu, dtypes):
             found = load(path).of(self._gpu.key, dtypes.name)
         return found.merged(self._left)
 

@@ -13,6 +13,7 @@ from gen.dispatch.ranking import Product, choose, model_of
 from gen.kernels.registry import make_spec
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
+from tests.conftest import Gen
 
 
 def ranking(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
@@ -118,6 +119,8 @@ def test_one_order_of_sums_for_all_rows(capsys: pytest.CaptureFixture[str]) -> N
         ("--shape 64 --gpu a100,h100", "is more than one; gen emit --best chooses for several"),
         ("--shape 0x4x4 --gpu h200", "shape 0x4x4 has nothing to compute; use M and N of 1"),
         ("--shape 8 --gpu h200 --lda 7", "lda=7 is less than a line of 8x8x8 rrr; use 8"),
+        ("--shape 8 --gpu h200 --lda 8,16", "--lda 8,16 is more than one; gen emit --best"),
+        ("--shape 8 --gpu h200 --batch 1-8", "--batch 1-8 is more than one; gen emit --best"),
         ("--shape 8 --gpu t4 --dtype tf32", "no kernel for sm_75 has tf32 at 8x8x8; use f32, "),
         ("--shape 8 --gpu t4 --tile 3 --warp 8x8", "has tile, warp together; leave one out"),
         ("--shape 8 --gpu t4 --top 0", "invalid value for '--top'"),
@@ -131,3 +134,20 @@ def test_mistakes(
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert message.lower() in error.lower()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--lda 0", "lda '0' is no leading dimension; use elements"),
+        ("--ldb -8", "ldb '-8' is no leading dimension"),
+        (f"--lda {10**18}", f"lda '{10**18}' is no leading dimension"),
+        ("--batch 0", "a batch of 0 has no products; use 1 or more"),
+        (f"--batch {10**19}", f"'{10**19}' is neither a size nor a range"),
+    ],
+)
+def test_what_emit_refuses_is_refused(options: str, message: str, gen: Gen) -> None:
+    for command in (("choose",), ("emit", "--best", "--dry-run")):
+        found = gen(*command, "--shape", "8x8x0", "--gpu", "h200", *options.split())
+        assert (found.code, found.out) == (2, "")
+        assert message in found.err

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 
 from gen.device.gpus import GPUS
 from gen.dispatch import folders, table
-from gen.dispatch.folders import Places
+from gen.dispatch.folders import OWN_WAY_OUT, Places
 from gen.dispatch.ranking import Product, model_of
 from gen.dispatch.table import Table
 from gen.errors import UsageError
@@ -108,9 +110,16 @@ FIRST = ("entries", 0)
         (edit(*FIRST, "shape", value="0x8x8"), "shape 0x8x8 has nothing to measure"),
         (edit(*FIRST, "run", value="x"), "the run 'x' is not among its runs"),
         (edit(*FIRST, "spec", value={}), "it lacks 'variant'"),
-        (edit(*FIRST, "spec", value=3), "is not a complete table"),
-        (edit("entries", value=3), "is not a complete table"),
-        (edit("runs", value=[]), "is not a complete table"),
+        (edit(*FIRST, "spec", value=3), "it is not a complete table: spec is no object: 3; move"),
+        (edit(*FIRST, "spec", value=None), "spec is no object: null"),
+        (edit(*FIRST, value=None), "an entry is no object: null"),
+        (edit("entries", value=3), 'it is not a complete table: "entries" is no list'),
+        (edit("entries", value={}), '"entries" is no list'),
+        (edit("runs", value=[]), "it is not a complete table: runs is no object: []"),
+        (edit("runs", tuned.RUN.name, value=None), "a test's GPU\" is no object: null"),
+        (edit("runs", tuned.RUN.name, "clocks", value=[]), "clocks of the run"),
+        (edit("version", value="1"), 'it is not a complete table: "version" is "1", not 1; move'),
+        (edit("version", value=True), '"version" is true, not 1'),
         (edit("runs", tuned.RUN.name, "date", value="now"), "the run"),
         (edit("runs", tuned.RUN.name, "multiprocessors", value="x"), "a field of another type"),
     ],
@@ -124,6 +133,18 @@ def test_what_is_wrong_with_a_table_is_said(
         table.parse(json.dumps(content), "it")
     assert message in str(error.value)
     assert "; " in str(error.value)
+
+
+@pytest.mark.parametrize("keys", [(*FIRST, "gpu"), (*FIRST, "spec", "dtype")])
+@pytest.mark.parametrize(
+    "name", ["../../evil", "/evil", "a/b", "..", ".hidden", "", "a\0b", "\ud800", "a\n", "ä"]
+)
+def test_names_that_lead_out_of_a_folder_are_refused(keys: Sequence[Any], name: str) -> None:
+    content = json.loads(small().to_json())
+    edit(*keys, value=name)(content)
+    said = f"{json.dumps(name)} can be no part of a file's name; GPUs and element types are called"
+    with pytest.raises(UsageError, match=f"is not a complete table: {re.escape(said)}"):
+        table.parse(json.dumps(content), "it")
 
 
 # --- places
@@ -142,6 +163,79 @@ def test_a_broken_table_is_a_warning_and_one_that_was_named_an_error(tmp_path: P
     with pytest.warns(RuntimeWarning, match="measured times are left out: .*f16.json is not JSON"):
         (left,) = both.lines(GPUS["h200"], F16)
     assert left.sizes("h200", "rcr") == SQUARES
+
+
+def close(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes it a folder that may not be entered, also for root."""
+    real = Path.stat
+
+    def stat(path: Path, **options: Any) -> os.stat_result:
+        if folder in path.parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+
+
+# What is wrong with a folder, and what is said of it.
+WRONG = {
+    "closed/tuned": "cannot read .*closed/tuned: Permission denied; ",
+    "file": r"the table .*file does not end in .json; ",
+    "loop": "cannot read .*loop: Too many levels of symbolic links; ",
+    "n" * 300: "cannot read .*nnn: File name too long; ",
+    "flat": r"flat has project.json, and no table where one is looked for, such as h200/f16.json; "
+    "name that file, or put it in its place: gen tune --merge .*flat --into FOLDER",
+}
+
+
+@pytest.fixture(params=WRONG, ids=lambda name: name[:9])
+def wrong(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, str]:
+    """A place where no table can be found, and what is said of it."""
+    folders.keep(small(), tmp_path / "closed" / "tuned")
+    close(tmp_path / "closed", monkeypatch)
+    folders.keep(small(), tmp_path / "flat" / "project.json")
+    (tmp_path / "file").write_bytes((tmp_path / "flat" / "project.json").read_bytes())
+    (tmp_path / "loop").symlink_to("loop")
+    return tmp_path / request.param, WRONG[request.param]
+
+
+def test_a_users_folder_that_cannot_be_used_is_a_warning_once(
+    wrong: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEN_TUNED_DIR", str(wrong[0]))
+    way_out = f"{OWN_WAY_OUT}$" if wrong[1].endswith("; ") else ""
+    with pytest.warns(RuntimeWarning, match=f"times are left out: .*{wrong[1]}{way_out}"):
+        found = folders.default().lines(GPUS["h200"], F16)
+    assert len(found) == 1  # what is shipped
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert folders.default().lines(GPUS["h200"], F16) == found
+        assert len(folders.default().lines(GPUS["h200"], parse_dtype("f32"))) == 1
+
+
+def test_a_named_folder_that_cannot_be_used_is_an_error(wrong: tuple[Path, str]) -> None:
+    with pytest.raises(UsageError, match=wrong[1]):
+        folders.places(str(wrong[0]))
+
+
+def test_a_file_that_cannot_be_seen_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders.keep(small(), tmp_path)
+    close(tmp_path / "h200", monkeypatch)
+    (tmp_path / "h200" / "f16.json").unlink()
+    with pytest.warns(RuntimeWarning, match=r"left out: cannot read .*h200/f16.json: "):
+        assert Places((tmp_path,)).lines(GPUS["h200"], F16) == ()
+
+
+def test_a_named_folder_has_a_table(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the folder .* has no table; use one of gen tune, or no"):
+        folders.places(str(tmp_path))
+    folders.keep(small(), tmp_path / "project.json")
+    folders.keep(small(0, "l4"), tmp_path)  # which is enough
+    assert folders.places(str(tmp_path)).files(GPUS["h200"], F16) == []
 
 
 def test_what_another_program_adds_is_seen(tmp_path: Path) -> None:

@@ -253,6 +253,22 @@ def test_tables_are_merged_from_files_and_folders(gen: Gen, tmp_path: Path) -> N
     assert (monkey / "h200" / "f32.json").read_bytes() == own.read_bytes()
 
 
+def test_a_merge_writes_nothing_outside_of_its_folder(gen: Gen, tmp_path: Path) -> None:
+    tuned(gen)
+    text = file().read_text()
+    for name in ("../../evil", str(tmp_path / "evil"), r"a\u0000b", r"\ud800"):
+        for field in ("gpu", "dtype"):
+            first, _, rest = text.partition(f'"{field}": "')
+            Path("theirs.json").write_text(
+                f'{first}"{field}": "{name}{rest[rest.index(chr(34)) :]}'
+            )
+            out = gen("tune", "--merge", "theirs.json", "--into", "a/b/safe")
+            assert (out.code, out.out) == (2, "")
+            assert "can be no part of a file's name" in out.err
+    assert not Path("a").exists()
+    assert not list(tmp_path.rglob("evil*"))
+
+
 def test_a_kernel_that_has_changed_is_told_and_measured_again(
     gen: Gen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

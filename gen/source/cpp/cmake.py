@@ -34,6 +34,11 @@ _KERNEL = {"variant", "dtype", "layout", "arch", "name", *_TUNABLES}
 _OF_FILE = {"file", "name", "arch"}
 _OF_AUTO = {"auto", *_LISTS, "unaligned", "batch", "embed", "tuned", "name", "dtype", "layout"}
 _OF_AUTO |= _TUNABLES - _FLAGS  # BATCH says how many products, and groups are not chosen for
+_IN_PLACE = {
+    "BATCHED": "BATCH with the number of products",
+    "GROUPED": "BATCH for products of one shape, or gen_add_kernel for groups",
+    "GROUPED_K": "BATCH for products of one shape, or gen_add_kernel for groups",
+}  # of words that AUTO has not
 _SET = "true"  # what stands for a flag's value, which a call does not have
 
 
@@ -99,15 +104,24 @@ def _given(words: Sequence[str], known: set[str]) -> dict[str, str]:
         else:
             value = rest.pop(0) if rest else ""
         if word != word.upper() or key not in known:
-            raise UsageError(
-                f"there is no word '{word}'; use {', '.join(map(str.upper, sorted(known)))}"
-            )
+            raise UsageError(f"there is no word '{word}'; use {_usable(word, words, known)}")
         if key in given:
             raise UsageError(f"{word} is there twice; use it once")
         if not value:
             raise UsageError(f"{word} has no value; use {word} and a value, or leave it out")
         given[key] = value
     return given
+
+
+def _usable(word: str, words: Sequence[str], known: set[str]) -> str:
+    """What to use in place of a word that a function does not know."""
+    if "auto" in known and "AUTO" in words:
+        if word in _IN_PLACE:
+            return _IN_PLACE[word]
+        known = _OF_AUTO
+    elif "auto" in known and "FILE" in words:
+        known = _OF_FILE
+    return ", ".join(map(str.upper, sorted(known)))
 
 
 def _is_word(text: str) -> bool:

@@ -75,7 +75,7 @@ def test_wrong_words_of_a_bundle_are_refused(tmp_path: Path) -> None:
         ("", "a bundle is listed or chosen; use FILE with a list of kernels, or AUTO with"),
         (f"FILE {tmp_path}/none", "No such file"),
         (f"FILE {tmp_path}/list FILE {tmp_path}/list", "FILE is there twice"),
-        (f"FILE {tmp_path}/list VARIANT tiles", "there is no word 'VARIANT'; use AHEAD, ARCH, "),
+        (f"FILE {tmp_path}/list VARIANT tiles", "there is no word 'VARIANT'; use ARCH, FILE, NAME"),
     ):
         with pytest.raises(GenError, match=re.escape(message)):
             ask(words, function="gen_add_bundle")
@@ -158,11 +158,13 @@ def test_what_a_bundle_is_called_does_not_depend_on_what_is_chosen() -> None:
         ("AUTO SHAPES 9 GPUS DTYPE f16", "GPUS has no value"),
         ("AUTO SHAPES 9 GPUS t5", "unknown GPU 't5'"),
         ("AUTO SHAPES 9x9 GPUS t4", "shape '9x9' is not MxNxK"),
-        ("AUTO SHAPES 9 GPUS a100 BATCHED", "there is no word 'BATCHED'; use"),
+        ("AUTO SHAPES 9 GPUS a100 BATCHED", "word 'BATCHED'; use BATCH with the number of produc"),
+        ("AUTO SHAPES 9 GPUS a100 GROUPED", "no word 'GROUPED'; use BATCH for products of one sha"),
+        ("AUTO SHAPES 9 GPUS a100 GROUPED_K", "BATCH for products of one shape, or gen_add_kerne"),
         ("AUTO SHAPES 4096 GPUS a100 h100 l4 DTYPE f16", "use CUDA_ARCHITECTURES 80;89;90a"),
         ("AUTO SHAPES 64 GPUS b200", "with CUDA_ARCHITECTURES 80;90a, the target is not compiled"),
         ("AUTO SHAPES 9 GPUS t4 EMBED sass", "unknown format 'sass'"),
-        ("AUTO SHAPES 9 GPU t4", "there is no word 'GPU'; use AHEAD, "),
+        ("AUTO SHAPES 9 GPU t4", "there is no word 'GPU'; use AHEAD, AUTO, BATCH, "),
         ("AUTO SHAPES 64 GPUS t4 LDA 63", "lda=63 is less than a line of 64x64x64 rrr; use 64"),
         ("FILE x EMBED cubin", "EMBED goes with AUTO: nvcc compiles what a list has"),
         ("FILE x SHAPES 9", "SHAPES goes with AUTO; FILE's list says it"),
@@ -385,10 +387,10 @@ def test_gen_is_asked_once_for_all_kernels_and_not_again(project: Project) -> No
     good(project.configure())
     assert project.calls() == ["cmake", "cmake"]  # where it is, and all kernels
     good(project.configure())
-    assert project.calls() == []
+    assert project.calls() == ["cmake"]  # where it is
     project.write(text + call.format("_more"))
     good(project.configure())
-    assert project.calls() == ["cmake"]
+    assert project.calls() == ["cmake", "cmake"]
 
 
 @slow
@@ -416,8 +418,37 @@ def test_an_upgrade_emits_again_whatever_the_files_times_are(project: Project) -
     with (project.package / "gen" / "dispatch" / "cost.py").open("a") as file:
         file.write("# Another model.\n")
     assert "Emitting f" in project.build()
-    assert project.calls() == ["cmake", "emit"]  # what the calls come to may have changed, too
+    assert project.calls() == ["cmake", "cmake", "emit"]  # the calls may come to others
     assert project.build() == "ninja: no work to do.\n"
+
+
+@slow
+def test_another_gemmgen_behind_the_same_command_emits_again(project: Project) -> None:
+    """As pip installs it: the command has the same bytes, and only its time is new."""
+    where, texts = project.folder / "where", ("// For C and C++.", "// For C and for C++.", "// C.")
+    packages = [project.folder / f"package{i}" for i in range(len(texts))]
+    for package, text in zip(packages, texts, strict=True):
+        for folder in ("gen", "templates"):
+            shutil.copytree(ROOT / folder, package / folder)
+        template = package / "templates" / "cpp" / "embed.h.j2"
+        template.write_text(template.read_text().replace(texts[0], text))
+    program = project.program.read_text()
+    project.program.write_text(program.replace("exec ", f'PYTHONPATH="$(cat "{where}")" exec '))
+    project.write(
+        "add_library(user STATIC)\ngen_add_embedded_kernel(user VARIANT naive NAME f ARCH sm_80)\n"
+    )
+    where.write_text(str(packages[0]))
+    good(project.configure())
+    for package, text in zip(packages, texts, strict=True):
+        where.write_text(str(package))
+        if package is packages[1]:
+            good(project.cmake("build"))
+        else:
+            project.program.touch()
+        assert "Emitting f" in project.build()
+        emitted = project.folder / "build" / "gemmgen" / "user" / "f.h"
+        assert f"{text} f.cpp " in emitted.read_text()
+        assert project.build() == "ninja: no work to do.\n"
 
 
 @slow
@@ -467,20 +498,31 @@ gen_add_bundle(user AUTO SHAPES 64 GPUS a10 DTYPE f16 NAME f EMBED ptx TUNED {})
 def test_tables_are_files_or_folders_or_words(project: Project) -> None:
     folder = project.folder / "source" / "my tables"
     project.write(TUNED.format('"my tables"'))
-    assert "there is no table my tables; use a file or" in project.configure().stderr
+    refused = re.sub(r"\s+", " ", project.configure().stderr)
+    assert f"there is no table {folder}; use a file or" in refused
     folder.mkdir()
-    for word in ("none", "shipped", '"my tables"'):
+    refused = re.sub(r"\s+", " ", project.configure().stderr)
+    assert f"the folder {folder} has no table; use one" in refused
+    for word in ("none", "shipped"):
+        (project.folder / "source" / word).mkdir()  # which the word is not
         project.write(TUNED.format(word))
         good(project.configure())
+    project.write(TUNED.format('"my tables"'))
     project.calls()
     product = Product.packed(GemmShape(64, 64, 64), parse_dtype("f16"), parse_layout("rrr"))
     for seed in (1, 2):  # a table that was not there, and another one
         shutil.rmtree(folder)
         folders.keep(tuned.table([product], "a10", seed=seed), folder)
         good(project.configure())
-        assert project.calls() == ["cmake"]
+        assert project.calls() == ["cmake", "cmake"]
     project.write(TUNED.format('"my tables/a10/f16.json"'))
     good(project.configure())
+    assert "Emitting f" in project.build()
+    folders.keep(tuned.table([product], "a10", seed=3), project.folder / "other.json")
+    os.utime(project.folder / "other.json", (0, 0))
+    (project.folder / "other.json").replace(folder / "a10" / "f16.json")
+    good(project.configure())  # which notices an older file, too
+    assert "Emitting f" in project.build()
 
 
 SAME_NAME = """
