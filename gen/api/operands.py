@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
@@ -74,7 +75,18 @@ def is_number(value: Any) -> bool:
 def forms(own: Own) -> tuple[tuple[str, Form | Any], ...]:
     """What a prepared call depends on: arrays without their addresses, and numbers."""
     views = ((name, tuple(view[1:])) for name, view in own.views.items())
-    return (*views, *own.numbers.items())
+    return (*views, *((name, _bits(value)) for name, value in own.numbers.items()))
+
+
+def _bits(number: Any) -> Any:
+    """What a number is found by: 0.0 and -0.0 are equal, and NaN is not equal to itself.
+
+    What is no number stays as it is, and is refused.
+    """
+    try:
+        return struct.pack("d", number)
+    except (struct.error, OverflowError):
+        return number
 
 
 class Placed(NamedTuple):

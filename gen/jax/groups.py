@@ -25,7 +25,7 @@ from gen.api.operands import Own
 from gen.api.views import framework_dtype
 from gen.errors import SpecError, UsageError
 from gen.jax import lowering
-from gen.jax.declared import declared
+from gen.jax.declared import ByText, declared
 from gen.jax.elementwise import applied
 from gen.jax.primitive import gradient_row
 from gen.kernels.launches import OFFSETS
@@ -33,8 +33,8 @@ from gen.spec.dtypes import DTYPES
 from gen.spec.epilogue import Operand, parse_epilogue
 
 
-@dataclass(frozen=True)
-class Groups:
+@dataclass(frozen=True, eq=False)
+class Groups(ByText):
     """What is computed, in the types of a row of `DTYPES`.
 
     Of rows: A (M, K) and B (groups, K, N), or with transpose_b (groups, N, K), to (M, N). along_k:

@@ -20,7 +20,7 @@ from jax.interpreters import ad, batching
 
 from gen.api.views import framework_dtype
 from gen.errors import SpecError, UsageError
-from gen.jax.declared import declared
+from gen.jax.declared import ByText, declared
 from gen.jax.elementwise import applied
 from gen.spec.dtypes import DTYPES, DTypes
 from gen.spec.epilogue import COLUMNS, MATRIX, parse_epilogue
@@ -29,8 +29,8 @@ from gen.spec.kernel import EPILOGUES
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Product:
+@dataclass(frozen=True, eq=False)
+class Product(ByText):
     """What is computed: epilogue(alpha * A @ B + beta * C), in the types of a row of `DTYPES`.
 
     A is (..., M, K), or with transpose_a (..., K, M); B likewise. C exists unless beta is 0. An

@@ -112,6 +112,15 @@ def test_operands_of_ones_own_by_any_name(fake: FakeGpu) -> None:
     np.testing.assert_array_equal(got.numpy(), exact(a, b) * up + bias - 2)
 
 
+def test_numbers_are_told_apart_by_their_bits(fake: FakeGpu) -> None:
+    """-0.0 is equal to 0.0, and NaN is not equal to itself."""
+    multiply, ones = gen.Kernel("tiles", epilogue="x / s"), Tensor.of(np.ones((2, 2), np.float32))
+    for value in (-0.0, 0.0, np.float32(-0.0), float("nan"), float("nan")):
+        got = multiply(ones, ones, operands={"s": value}).numpy()
+        np.testing.assert_array_equal(got, np.copysign(np.inf, value) if value == 0 else np.nan)
+    assert len(multiply._prepared) == 3
+
+
 @slow
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 def test_views_are_not_copied(dtype: str, fake: FakeGpu) -> None:

@@ -15,6 +15,7 @@ import numpy as np  # noqa: E402
 import gen.jax as gj  # noqa: E402
 from gen.errors import SpecError, UsageError  # noqa: E402
 from gen.jax import elementwise  # noqa: E402
+from gen.jax.primitive import Product  # noqa: E402
 from gen.spec.kernel import EPILOGUES  # noqa: E402
 from tests.support.slow import sift  # noqa: E402
 
@@ -129,6 +130,22 @@ def test_epilogues_of_ones_own() -> None:
     same(row, (a[0, 0] @ b) * up[0, 0])
     half = gj.matmul(a, b, epilogue="x * up[row, col]", operands={"up": up.astype("float16")})
     same(half, (a @ b) * up)
+
+
+def test_numbers_are_told_apart_by_their_bits() -> None:
+    """-0.0 is equal to 0.0, so that JAX would take what it has compiled for the other."""
+    ones = jnp.ones((2, 2))
+    for zero in (-0.0, 0.0):
+        infinite = jnp.full((2, 2), np.copysign(np.inf, zero))
+        same(gj.matmul(ones, ones, epilogue="1 / (x * s)", operands={"s": zero}), infinite)
+        same(gj.matmul(ones, ones, alpha=zero, epilogue="1 / x"), infinite)
+        offsets, half = np.array([1, 2]), ones.astype("float16")
+        found = gj.grouped_matmul(
+            half, half[None].repeat(2, 0), offsets, epilogue="1 / (x * s)", operands={"s": zero}
+        )
+        same(found, infinite.astype("float16"))
+    nan = [Product("f32", "x", float("nan"), 0, False, False) for _ in range(2)]
+    assert len({*nan}) == 1
 
 
 # All that an expression may have, and the same by JAX.
