@@ -39,18 +39,14 @@ def linear(
     Raises UsageError and SpecError for tensors that no kernel takes.
     """
     if epilogue != "linear" or operands:
-        check_tensors(weight=weight)
+        _check_linear(x, weight, bias)
         return matmul(
             x, weight.t(), bias=bias, epilogue=epilogue, operands=operands, invariant=invariant
         )
     check_invariant(invariant)
     if operators.is_alone(x, weight, None, bias) and x.dim() > 1 and weight.dim() == 2:
         return operators.alone_linear(x, weight, bias, invariant)
-    check_tensors(x=x, weight=weight, bias=bias)
-    if weight.dim() != 2:
-        raise SpecError(
-            f"weight has shape {tuple(weight.shape)}, not (N, K); use gen.torch.matmul for others"
-        )
+    _check_linear(x, weight, bias)
     if casts(x):
         x, weight, bias = autocast(x, weight, bias)
     if x.dim() == 1:
@@ -81,7 +77,8 @@ def matmul(
     lines repeat, is copied first.
 
     The result has the type of c or bias where there is one, else that of a (int32 for int8,
-    bfloat16 for float8). Under torch.autocast, a, b, c and bias are converted to its type.
+    bfloat16 for float8). Under torch.autocast, a, b, c and bias are converted to its type, c and
+    bias to that of out where there is one.
 
     epilogue: one of `gen.spec.EPILOGUES`, or an expression of x, such as "silu(x) * up[row, col]"
     (see `gen.spec.epilogue`), with operands: tensors and numbers by name, in place of a bias. A
@@ -95,15 +92,26 @@ def matmul(
     """
     check_invariant(invariant)
     if (
-        c is None and out is None and operands is None and epilogue == "linear" and not beta
+        c is None and out is None and operands is None and epilogue == "linear"
+        and type(beta) in (int, float) and beta == 0
         and type(alpha) in (int, float) and operators.is_alone(a, b, None, bias)
         and a.dim() > 1 < b.dim()
     ):  # fmt: skip
         return operators.alone(a, b, None, bias, alpha, 0, invariant)
     check_tensors(A=a, B=b, C=c, bias=bias, out=out)
     checked(epilogue, operands)
+    check_operands(a, operands)
+    if not (isinstance(alpha, _NUMBERS) and isinstance(beta, _NUMBERS)):
+        raise UsageError(
+            f"alpha={alpha!r} and beta={beta!r} have to be numbers; multiply the result by a tensor"
+        )
+    if out is not None and not torch.compiler.is_compiling() and out.is_neg():
+        raise UsageError("out is a negated view, which no kernel writes; pass what it is a view of")
     if casts(a):
+        given = c, bias
         a, b, c, bias = autocast(a, b, c, bias)
+        if out is not None:  # which has the result's type, and may be c
+            c, bias = (None if x is None else x.to(out.dtype) for x in given)
     if not (a.dim() and b.dim()):
         raise SpecError("A and B are vectors or matrices, not numbers; multiply with *")
     row, column = a.dim() == 1, b.dim() == 1
@@ -112,7 +120,7 @@ def matmul(
     if row or column:
         lacks = -2 if row else -1
         a, b = (a.unsqueeze(0), b) if row else (a, b.unsqueeze(1))
-        c, wide = (None if x is None else x.unsqueeze(lacks) for x in (c, out))
+        c, wide = _wider(c, lacks), _wider(out, lacks)
         found = matmul(
             a, b, c, alpha=alpha, beta=beta, bias=bias, epilogue=epilogue,
             operands=_with_dimension(epilogue, operands, lacks), invariant=invariant, out=wide,
@@ -120,10 +128,6 @@ def matmul(
         return found.squeeze(lacks) if out is None else out
     if c is None and beta != 0:
         raise UsageError(f"beta={beta:g} needs c; pass c, which may be out itself")
-    if not (isinstance(alpha, _NUMBERS) and isinstance(beta, _NUMBERS)):
-        raise UsageError(
-            f"alpha={alpha!r} and beta={beta!r} have to be numbers; multiply the result by a tensor"
-        )
     product = (a, b, c, bias, alpha, beta, invariant)
     if epilogue == "linear" and not operands and out is None:
         return operators.product(*product)
@@ -149,8 +153,30 @@ def check_invariant(invariant: str | None) -> None:
         raise unknown("invariant", str(invariant), INVARIANT)
 
 
+def _check_linear(x: Any, weight: Any, bias: Any) -> None:
+    """Raises UsageError and SpecError for what `linear` does not take."""
+    check_tensors(x=x, weight=weight, bias=bias)
+    if not x.dim():
+        raise SpecError("x is a number, not (..., K); multiply with *")
+    if weight.dim() != 2:
+        raise SpecError(
+            f"weight has shape {tuple(weight.shape)}, not (N, K); use gen.torch.matmul for others"
+        )
+
+
+def check_operands(a: Tensor, operands: Operands | None) -> None:
+    """Raises UsageError for tensors among them that are not dense, or not on the device of A."""
+    for name, x in (operands or {}).items():
+        if isinstance(x, Tensor):
+            _check_tensor(name, x, "A", a)
+
+
 def check_tensors(**tensors: Any) -> None:
-    """Raises UsageError for what is no dense tensor; C, out and the bias may be left out."""
+    """Raises UsageError for what is no dense tensor, and for what is not where the first one is.
+
+    C, out and the bias may be left out.
+    """
+    first, home = next(iter(tensors.items()))
     for name, x in tensors.items():
         if x is None and name not in ("A", "B", "x", "weight"):
             continue
@@ -158,8 +184,15 @@ def check_tensors(**tensors: Any) -> None:
             raise UsageError(
                 f"{name} is a {type(x).__name__}; pass tensors of PyTorch, or use gen.matmul"
             )
-        if x.layout is not torch.strided:
-            raise UsageError(f"{name} is no dense tensor, but {x.layout}; pass a dense one")
+        _check_tensor(name, x, first, home)
+
+
+def _check_tensor(name: str, x: Tensor, first: str, home: Tensor) -> None:
+    if x.layout is not torch.strided or x.is_nested:
+        kind = "nested" if x.is_nested else x.layout
+        raise UsageError(f"{name} is no dense tensor, but {kind}; pass a dense one")
+    if x.device != home.device:  # of which PyTorch takes one, maybe meta, for all
+        raise UsageError(f"{first} is on {home.device} and {name} on {x.device}; move one of them")
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -172,7 +205,12 @@ def _with_dimension(epilogue: str, operands: Operands | None, lacks: int) -> Ope
     if not operands:
         return operands
     like_result = _matrices(epilogue)
-    return {n: x.unsqueeze(lacks) if n in like_result else x for n, x in operands.items()}
+    return {n: _wider(x, lacks) if n in like_result else x for n, x in operands.items()}
+
+
+def _wider(x: Any, lacks: int) -> Any:
+    """A tensor with the dimension that the result lacks; what has none is refused later."""
+    return x.unsqueeze(lacks) if isinstance(x, Tensor) and x.dim() else x
 
 
 def own_of(

@@ -21,7 +21,7 @@ from gen.errors import SpecError, UsageError
 from gen.spec.dtypes import DTypes
 from gen.torch.autocast import autocast, casts
 from gen.torch.elementwise import applied
-from gen.torch.functions import Operands, check_tensors, own_of
+from gen.torch.functions import Operands, check_operands, check_tensors, own_of
 from gen.torch.operators import below_autograd, gradient_of, has_derivative, is_transformed, named
 from gen.torch.products import dtype_of, grouped, grouped_shape_of
 
@@ -70,10 +70,9 @@ def grouped_matmul(
     if offsets is None or offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
         what = "None" if offsets is None else f"{offsets.dtype} of shape {tuple(offsets.shape)}"
         raise SpecError(f"offsets is {what}; use a vector of int32, the end of each group")
-    if offsets.device != a.device:
-        raise UsageError(f"A is on {a.device} and offsets on {offsets.device}; move one of them")
-    check_tensors(bias=bias)
+    check_tensors(A=a, bias=bias)
     checked(epilogue, operands)
+    check_operands(a, operands)
     if casts(a):
         a, b, bias = autocast(a, b, bias)
     offsets = offsets.to(torch.int32)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, fx, nn
 
 from gen.api.views import element
+from gen.errors import UsageError
 from gen.torch.functions import check_invariant, linear
 
 fx.wrap("linear")  # which torch.fx.symbolic_trace would look into
@@ -55,8 +56,12 @@ def replace_linear(model: nn.Module, *, invariant: str | None = None) -> Replace
     nn.Linear stay as they are, since they may multiply otherwise, and so do modules whose type no
     kernel has. Code that reads `weight` and multiplies by itself, such as nn.MultiheadAttention, is
     not affected.
+
+    Raises UsageError for what is no module.
     """
     check_invariant(invariant)
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"model is a {type(model).__name__}; pass a torch.nn.Module")
     done = Replaced([], {})
     for name, module in model.named_modules():
         if isinstance(module, Linear) or not isinstance(module, nn.Linear):

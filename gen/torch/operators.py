@@ -200,6 +200,11 @@ def _keep(ctx: Any, left: Tensor, right: Tensor, wanted: tuple[bool, bool]) -> N
     ctx.save_for_backward(left if wanted[1] else None, right if wanted[0] else None)
 
 
+def _rows(x: Tensor) -> Tensor:
+    """The rows of a batch as those of one matrix. (PyTorch's older vmap has no flatten.)"""
+    return x if x.dim() == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+
+
 def _shape(x: Tensor | None) -> Any:
     return None if x is None else x.shape
 
@@ -220,7 +225,7 @@ def _matmul_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         grad_a = product(gradient_of(g, b), b.mT, alpha=alpha, invariant=ctx.invariant)
         grad_a = grad_a.sum_to_size(shape_a)
     if to_b and len(shape_b) == 2:
-        grad_b = product(a.flatten(0, -2).t(), gradient_of(g, a).flatten(0, -2), alpha=alpha)
+        grad_b = product(_rows(a).t(), _rows(gradient_of(g, a)), alpha=alpha)
     elif to_b:
         grad_b = product(a.mT, gradient_of(g, a), alpha=alpha).sum_to_size(shape_b)
     grad_c = (ctx.beta * g).sum_to_size(shape_c) if to_c else None
@@ -238,8 +243,8 @@ def _linear_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     to_x, to_weight, to_bias = ctx.needs_input_grad[:3]
     return (
         product(gradient_of(g, weight), weight, invariant=ctx.invariant) if to_x else None,
-        product(gradient_of(g, x).flatten(0, -2).t(), x.flatten(0, -2)) if to_weight else None,
-        g.flatten(0, -2).sum(0) if to_bias else None,
+        product(_rows(gradient_of(g, x)).t(), _rows(x)) if to_weight else None,
+        _rows(g).sum(0) if to_bias else None,
         None,
     )
 

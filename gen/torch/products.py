@@ -85,6 +85,7 @@ def multiply(
     elif tuple(out.shape) != shape:
         raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {shape}")
     else:
+        _check_apart(out)
         to = out if _is_matrix(out) else torch.empty(shape, dtype=out.dtype, device=out.device)
         by_row = _is_matrix(to, by_row=True)
     if c is not None and (to is not out or c is not out):
@@ -185,14 +186,29 @@ def _is_matrix(x: Tensor, by_row: bool | None = None) -> bool:
     return by_row is None or bool(found.by_row)
 
 
+def _check_apart(out: Tensor) -> None:
+    """Raises SpecError where elements may lie in one place: a dimension has to go beyond all of
+    those with smaller strides.
+    """
+    reach = 0
+    sides = zip(out.stride(), out.shape, strict=True)
+    for stride, size in sorted(side for side in sides if side[1] != 1):
+        if stride <= reach and out.numel():
+            raise SpecError(
+                f"out has shape {tuple(out.shape)} and strides {out.stride()}, so that its "
+                "elements overlap; pass an out whose elements have places of their own"
+            )
+        reach += stride * (size - 1)
+
+
 def _readable(x: Tensor) -> Tensor:
     """The matrices, or copies where no layout describes them, such as an expanded gradient."""
     return x if _is_matrix(x) else _copied(x, 2)
 
 
-def _like_result(x: Tensor, by_row: bool) -> Tensor:
+def _like_result(x: Any, by_row: bool) -> Any:
     """The matrices in the order of the result's, copied if need be."""
-    if x.dim() < 2:
+    if is_number(x) or x.dim() < 2:
         return x  # which is refused
     if by_row:
         return x if _is_matrix(x, by_row=True) else _copied(x, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from typing import Any
@@ -217,8 +218,9 @@ def test_gen_matmul_takes_tensors_of_the_host(dtype: str) -> None:
     same(gen.matmul(a, b, device="cpu"), out)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_what_is_refused() -> None:
-    a = ints(4, 4)
+    a, nested = ints(4, 4), lambda *parts: torch.nested.nested_tensor([*parts])
     with pytest.raises(SpecError, match=r"A is \(4, 4\) and B is \(3, 4\)"):
         gt.matmul(a, a[:3])
     with pytest.raises(SpecError, match=r"A is \(2, 4, 4\) and B is \(2, 3, 4\)"):
@@ -236,14 +238,53 @@ def test_what_is_refused() -> None:
         (lambda: gt.linear(a.to_sparse(), a), "x is no dense tensor, but torch.sparse_coo"),
         (lambda: gt.linear(a, a[0]), r"weight has shape \(4,\), not \(N, K\)"),
         (lambda: gt.matmul(a.expand(2, 4, 4), a.expand(3, 4, 4)), "do not broadcast"),
+        (lambda: gt.matmul(a, a, beta=None), "alpha=1 and beta=None have to be numbers"),
+        (lambda: gt.linear(a[0, 0], a), r"x is a number, not \(\.\.\., K\)"),
+        (lambda: gt.linear(a, a[None], epilogue="relu(x)"), r"weight has shape \(1, 4, 4\), not"),
+        (lambda: gt.matmul(a[0], a, a[0, 0], beta=1), r"C has shape \(\)"),
+        (lambda: gt.matmul(a[0], a, out=a[0, 0]), r"out has shape \(\)"),
+        (lambda: gt.matmul(a, a, out=ints(1, 4).expand(4, 4)), "its elements overlap"),
+        (lambda: gt.matmul(a, a, out=ints(9).as_strided((4, 4), (1, 1))), "its elements overlap"),
+        (lambda: gt.matmul(a, a, out=torch._neg_view(a)), "out is a negated view"),
+        (lambda: gt.linear(nested(a, a[:2]), a), "x is no dense tensor, but nested"),
     ]:
         with pytest.raises((UsageError, SpecError), match=match):
             wrong()
     with pytest.raises(UsageError, match="A is on meta"):
         products.multiply(a.to("meta"), a.to("meta"))
+    for one, number in itertools.product((a, a[0]), (2, a[0, 0])):
+        with pytest.raises((UsageError, SpecError), match=r"operand 'u' is a|u has shape \(\)"):
+            gt.matmul(one, a, epilogue="x * u[row, col]", operands={"u": number})
     large = torch.empty(1 << 10, 1 << 10)
     with pytest.raises(UsageError, match=r"1024 x 1024 x 1024 on the CPU .* move the arrays to"):
         gt.matmul(large, large)
+
+
+def test_tensors_are_on_one_device() -> None:
+    """PyTorch would take the operator of meta tensors, which computes nothing."""
+    a, meta = ints(4, 4), ints(4, 4).to("meta")
+    up, ends = "x * up[row, col]", torch.tensor([4], dtype=torch.int32)
+    for wrong, match in [
+        (lambda: gt.linear(a, meta), "x is on cpu and weight on meta; move one of them"),
+        (lambda: gt.Linear.forward(_swapped(a, meta[0]), a), "x is on cpu and bias on meta"),
+        (lambda: gt.linear(a, meta, epilogue="relu(x)"), "x is on cpu and weight on meta"),
+        (lambda: gt.matmul(a, a, meta, beta=1), "A is on cpu and C on meta"),
+        (lambda: gt.matmul(meta, a, out=a), "A is on meta and B on cpu"),
+        (lambda: gt.matmul(meta, meta, out=a), "A is on meta and out on cpu"),
+        (lambda: gt.matmul(a, a, epilogue=up, operands={"up": meta}), "A is on cpu and up on meta"),
+        (lambda: gt.grouped_matmul(a.half(), meta[None].half(), ends), "A is on cpu and B on meta"),
+        (lambda: gt.grouped_matmul(a.half(), a[None].half(), ends, bias=meta[0]), "and bias on m"),
+        (lambda: gt.grouped_matmul(a, a[None], ends, epilogue=up, operands={"up": meta}), "and up"),
+    ]:
+        with pytest.raises(UsageError, match=match):
+            wrong()
+    assert gt.matmul(meta, meta).device == meta.device
+
+
+def _swapped(weight: Any, bias: Any) -> Any:
+    layer = gt.Linear(4, 4)
+    layer.weight, layer.bias = torch.nn.Parameter(weight), torch.nn.Parameter(bias)
+    return layer
 
 
 def test_tf32_is_asked_for_as_pytorch_has_it() -> None:
@@ -268,3 +309,16 @@ def test_autocast(dtype: str) -> None:
         product = gt.matmul(x.double(), weight.T.double())
     same(found, torch.nn.functional.linear(x, weight, bias).to(kind))
     assert product.dtype == torch.float64
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_under_autocast_out_says_what_is_added(kind: Any) -> None:
+    a, b, bias = ints(3, 8), ints(8, 5), ints(5)
+    c = ints(3, 5, dtype=kind)
+    wanted = (a @ b + c).to(kind)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        same(gt.matmul(a, b, c.float(), beta=1, out=torch.empty_like(c)), wanted)
+        same(gt.matmul(a, b, out=torch.empty_like(c), bias=bias), (a @ b + bias).to(kind))
+        same(gt.matmul(a[0], b, c[0], beta=1, out=c[0].clone()), wanted[0])
+        assert gt.matmul(a, b, c, beta=1, out=c) is c
+    same(c, wanted)

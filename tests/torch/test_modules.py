@@ -88,3 +88,6 @@ def test_a_model_may_be_a_linear_layer() -> None:
     model = nn.Linear(4, 4)
     assert gt.replace_linear(model).swapped == [""]
     assert type(model) is gt.Linear
+    for wrong in ([model], None):
+        with pytest.raises(UsageError, match="; pass a "):
+            gt.replace_linear(wrong)

@@ -74,6 +74,14 @@ def test_gradients_of_gradients() -> None:
     assert torch.autograd.gradgradcheck(gt.linear, (x, weight, bias))
 
 
+def test_batches_of_gradients() -> None:
+    """As torch.autograd.grad(..., is_grads_batched=True) takes them, by PyTorch's older vmap."""
+    x, weight, bias = leaves((2, 3, 4), (5, 4), (5,))
+    assert torch.autograd.gradcheck(gt.linear, (x, weight, bias), check_batched_grad=True)
+    for b in (weight.mT, *leaves((2, 4, 5))):
+        assert torch.autograd.gradcheck(gt.matmul, (x, b), check_batched_grad=True)
+
+
 def test_only_what_is_wanted_is_kept_and_computed() -> None:
     x, (weight,) = ints(3, 4, dtype=DOUBLE), leaves((5, 4))
     result = gt.linear(x, weight)
