@@ -58,8 +58,8 @@ def matmul(
 
     Raises UsageError and SpecError for arrays that do not fit together or that no kernel takes.
     """
-    a, b = jnp.asarray(a), jnp.asarray(b)
-    c, bias = (None if x is None else jnp.asarray(x) for x in (c, bias))
+    a, b = _array(a, "A"), _array(b, "B")
+    c, bias = (None if x is None else _array(x, name) for x, name in ((c, "C"), (bias, "bias")))
     checked(epilogue, operands)
     if bias is not None and epilogue == "linear":
         epilogue = "linear_bias"
@@ -82,10 +82,10 @@ def matmul(
             raise UsageError("a vector has no transpose; leave out transpose_a or transpose_b")
         lacks = -2 if row else -1
         a, b = (a[None], b) if row else (a, b[:, None])
-        c = None if c is None else jnp.expand_dims(c, lacks)
+        c = None if c is None else _wider(c, "C", lacks)
         like_result = matrices(epilogue)
         operands = {
-            name: jnp.expand_dims(x, lacks) if name in like_result else x
+            name: _wider(x, name, lacks) if name in like_result else x
             for name, x in (operands or {}).items()
         }
         wide = matmul(
@@ -147,7 +147,7 @@ def grouped_matmul(
 
     Raises UsageError and SpecError for arrays that do not fit together or that no kernel takes.
     """
-    a, b, offsets = jnp.asarray(a), jnp.asarray(b), jnp.asarray(offsets)
+    a, b, offsets = _array(a, "A"), _array(b, "B"), _array(offsets, "offsets")
     if (a.ndim, b.ndim) not in ((2, 3), (2, 2)):
         raise SpecError(
             f"A has shape {a.shape} and B {b.shape}; groups of rows take A (M, K) and B (groups, "
@@ -166,7 +166,7 @@ def grouped_matmul(
         b, transpose_b = b.mT, False
     checked(epilogue, operands)
     if bias is not None:
-        epilogue, operands = with_bias(epilogue, operands, jnp.asarray(bias))
+        epilogue, operands = with_bias(epilogue, operands, _array(bias, "bias"))
     arrays, numbers = divided(operands or {}, types)
     own = Own(arrays, numbers).epilogue(epilogue)  # of arrays, only the types count
     if own is None and epilogue != "linear":
@@ -181,11 +181,26 @@ def grouped_matmul(
     return groups.bind(product, a, b, offsets.astype(jnp.int32), *further)
 
 
+def _array(x: Any, name: str) -> Array:
+    """What JAX makes of an argument. Raises UsageError where that is no array."""
+    try:
+        return jnp.asarray(x)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name} is a {type(x).__name__}; pass an array") from None
+
+
+def _wider(x: Any, name: str, lacks: int) -> Any:
+    """An array with the axis that the result lacks; what has none is refused later."""
+    if _is_number(x) or not (x := _array(x, name)).ndim:
+        return x
+    return jnp.expand_dims(x, lacks)
+
+
 def divided(
     operands: Mapping[str, Any], types: DTypes
 ) -> tuple[dict[str, Array], dict[str, float]]:
     """The arrays and the numbers of an epilogue's operands. Raises UsageError, SpecError."""
-    arrays = {name: jnp.asarray(x) for name, x in operands.items() if not _is_number(x)}
+    arrays = {name: _array(x, name) for name, x in operands.items() if not _is_number(x)}
     return arrays, {n: _number(x, n, types) for n, x in operands.items() if n not in arrays}
 
 

@@ -130,7 +130,15 @@ _TF32 = ("tensorfloat32", "TF32_TF32_F32")
 
 
 def precise(a: Array, dtype: str | None) -> str | None:
-    """The row for float32 operands that JAX's own switch asks for; else what the caller does."""
+    """The row for float32 operands that JAX's own switch asks for; else what the caller does.
+
+    Raises UsageError for what is no name of one.
+    """
+    if dtype is not None and not isinstance(dtype, str):
+        raise UsageError(
+            f"dtype={dtype!r} is no text; use the name of a row of element types, such as "
+            "'f16_f32' for a result in float32, or leave it out and convert the arrays"
+        )
     if dtype is None and a.dtype == jnp.float32:
         return "tf32" if jax.config.jax_default_matmul_precision in _TF32 else None
     return dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import pytest
@@ -333,8 +334,14 @@ def test_what_is_refused() -> None:
         (lambda: gj.matmul(a[None] * jnp.ones((2, 1, 1)), jnp.ones((3, 4, 4))), SpecError,
          r"batches \(2,\) of A and \(3,\) of B do not broadcast"),
         (lambda: jax.jit(lambda x: gj.matmul(a, a, alpha=x))(2.0), UsageError, "alpha is traced"),
+        (lambda: gj.matmul(None, a), UsageError, "A is a NoneType; pass an array"),
+        (lambda: gj.matmul(a[0], a, jnp.array(2.0), beta=1), SpecError, r"C has shape \(\), which"),
+        (lambda: gj.matmul(a, a, dtype=jnp.float32), UsageError, "is no text; use the name of a"),
         (lambda: gj.matmul(ints(64, 1024), ints(1024, 2048)), UsageError,
          r"64 x 2048 x 1024 on the CPU .* or use jax\.numpy\.matmul"),
     ]:  # fmt: skip
         with pytest.raises(error, match=match):
             wrong()
+    for one, number in itertools.product((a, a[0]), (2, jnp.array(2.0), [2.0])):
+        with pytest.raises((UsageError, SpecError), match=r"operand 'u' is a|u has shape \("):
+            gj.matmul(one, a, epilogue="x * u[row, col]", operands={"u": number})

@@ -112,6 +112,8 @@ def test_nothing() -> None:
     [
         ({"offsets": np.ones(4)}, "offsets is float64 .* use a vector of int32"),
         ({"offsets": ENDS[None]}, "use a vector of int32"),
+        ({"offsets": None}, "offsets is a NoneType; pass an array"),
+        ({"dtype": jnp.float32}, "is no text; use the name of a row"),
         ({"offsets": ENDS[:3]}, "4 matrices, and offsets has 3"),
         ({"a": jnp.ones((2, ROWS, K))}, "groups of rows take A .M, K."),
         ({"b": np.ones((4, K + 1, N))}, "not as many as B's rows"),
