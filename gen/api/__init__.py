@@ -114,6 +114,11 @@ def grouped_matmul(
     """
     if offsets is None:
         raise UsageError("offsets is None; pass the end of each group, or use gen.matmul")
+    if (invariant := tunables.pop("invariant", None)) is not None:
+        raise UsageError(
+            f"invariant={invariant!r} is for gen.matmul: kernels for groups have no order of sums "
+            "for all M; leave it out"
+        )
     if len(getattr(bias, "shape", ())) == 2:
         epilogue, operands = groups.with_bias(epilogue, operands, bias)
         bias = None

@@ -27,11 +27,11 @@ from gen.spec.problem import GemmShape
 
 
 class Own(NamedTuple):
-    """Arrays and numbers by name; how many groups the product has."""
+    """Arrays and numbers by name; how many groups the product has, None where it is one of none."""
 
     views: Mapping[str, View]
     numbers: Mapping[str, Any]
-    groups: int = 0
+    groups: int | None = None
 
     def epilogue(self, text: str, what: str = "epilogue") -> Epilogue | None:
         """The expression of a text whose operands these are; None for the name of an epilogue.
@@ -125,9 +125,9 @@ _ONE_FOR_EACH = {
 }
 
 
-def placed_vector(operand: Operand, view: View, shape: GemmShape, groups: int) -> int:
+def placed_vector(operand: Operand, view: View, shape: GemmShape, groups: int | None) -> int:
     """The elements of a vector, or of one for each group. Raises SpecError for another shape."""
-    wanted = operand.shape(shape.m, shape.n, groups)
+    wanted = operand.shape(shape.m, shape.n, groups or 0)
     count = prod(wanted)
     adjacent = row_major(wanted)
     others = (x for x in zip(wanted, view.strides, adjacent, strict=False) if x[0] > 1)

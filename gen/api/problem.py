@@ -129,7 +129,7 @@ def fit(views: Arguments, wanted: Wanted, alpha: Any, beta: Any, own: Own = NOTH
     """
     check_devices(views, own)
     epilogue = own.epilogue(wanted.epilogue)
-    if epilogue and epilogue.has_groups and not own.groups:
+    if epilogue and epilogue.has_groups and own.groups is None:
         raise UsageError(
             f"epilogue '{epilogue.text}' has group, and there are none; use gen.grouped_matmul"
         )

@@ -63,6 +63,10 @@ def test_views_and_an_epilogue() -> None:
 def test_nothing() -> None:
     a, b = halves(ROWS, K), halves(5, K, N)
     assert gen.grouped_matmul(a, b[:0], ENDS[:0]).shape == (ROWS, N)
+    bias = halves(0, N)
+    assert gen.grouped_matmul(a, b[:0], ENDS[:0], bias=bias).shape == (ROWS, N)
+    assert gen.grouped_matmul(a, b[:0], ENDS[:0], epilogue="x + group").shape == (ROWS, N)
+    assert gen.grouped_matmul(a.T, a, ENDS[:0], bias=halves(0, K)).shape == (0, K, K)
     assert gen.grouped_matmul(a[:0], b, ENDS).shape == (0, N)
 
 
@@ -161,6 +165,8 @@ def test_operands_of_groups_that_do_not_fit() -> None:
         gen.grouped_matmul(a, b, ENDS, operands={"bias": 3.0}, **own)
     with pytest.raises(UsageError, match=r"has group, and there are none; use gen.grouped_matmul"):
         gen.matmul(a, b[0], operands={"bias": bias}, **own)
+    with pytest.raises(UsageError, match=r"invariant='rows' is for gen\.matmul: .*; leave it out"):
+        gen.grouped_matmul(a, b, ENDS, invariant="rows")
     with pytest.raises(UsageError, match="a bias is given, but epilogue="):
         gen.grouped_matmul(a, b, ENDS, bias=bias, epilogue="x * 2")
     with pytest.raises(SpecError, match="has group, and the kernel has none"):
