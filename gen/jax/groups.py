@@ -143,8 +143,13 @@ def _applied(product: Groups, offsets: Array, x: Array, *arrays: Array) -> Array
         return function(x, *arrays, groups=evaluation.Groups(count, lambda each: each[:, None]))
     rows = jnp.arange(len(x), dtype=offsets.dtype)
     group = jnp.searchsorted(jax.lax.cummax(offsets), rows, side="right")
-    clipped = jnp.minimum(group, count - 1)
-    found = function(x, *arrays, groups=evaluation.Groups(count, lambda each: each[clipped]))
+
+    def of_rows(each: Array) -> Array:
+        if not count:  # something for rows to take, which nothing comes of
+            each = jnp.ones((1, *each.shape[1:]), each.dtype)
+        return each[jnp.minimum(group, max(count - 1, 0))]
+
+    found = function(x, *arrays, groups=evaluation.Groups(count, of_rows))
     return jnp.where((group < count)[:, None], found, 0)
 
 

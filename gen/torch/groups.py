@@ -166,8 +166,13 @@ def _apart(x: Tensor, offsets: Tensor, epilogue: str, own: Any, dtypes: DTypes) 
     ends = offsets.cummax(0).values
     rows = torch.arange(len(x), device=x.device, dtype=ends.dtype)
     group = torch.searchsorted(ends, rows, right=True)  # the first that ends behind a row
-    of_rows = Groups(count, lambda each: each[group.clamp(max=count - 1)])
-    found = applied(epilogue, x, own, dtypes, of_rows)
+
+    def of_rows(each: Tensor) -> Tensor:
+        if not count:  # something for rows to take, which nothing comes of
+            each = torch.cat([each, each.new_ones(1, *each.shape[1:])])
+        return each[group.clamp(max=max(count - 1, 0))]
+
+    found = applied(epilogue, x, own, dtypes, Groups(count, of_rows))
     return torch.where((group < count)[:, None], found, 0)
 
 

@@ -104,7 +104,16 @@ def test_nothing() -> None:
     a, b = operands(OF_ROWS)
     same(gj.grouped_matmul(a, b[:0], ENDS[:0]), jnp.zeros((ROWS, N)))
     same(gj.grouped_matmul(a[:0], b, ENDS), jnp.zeros((0, N)))
+    every = a, b[:0], jnp.zeros((0, N))
+    found, gradients = jax.value_and_grad(_with_bias, (0, 1, 2))(*every)
+    assert found == 0
+    for x, gradient in zip(every, gradients, strict=True):
+        same(gradient, jnp.zeros_like(x))
     same(gj.grouped_matmul(a[:0].mT, jnp.zeros((0, N)), ENDS), jnp.zeros((4, K, N)))
+
+
+def _with_bias(a: Any, b: Any, bias: Any) -> Any:
+    return gj.grouped_matmul(a, b, ENDS[:0], bias=bias).sum()
 
 
 @pytest.mark.parametrize(

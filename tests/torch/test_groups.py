@@ -228,6 +228,25 @@ def test_gradients_through_epilogues_of_groups(shapes: Any) -> None:
         torch.testing.assert_close(compiled(*every), found(*every))
 
 
+@pytest.mark.parametrize("shapes", [OF_ROWS, ALONG_K])
+def test_no_groups(shapes: Any) -> None:
+    a, b = leaves(*shapes)
+    b = b[:0].detach().requires_grad_() if b.dim() == 3 else b
+    bias, ends = torch.zeros(0, N, dtype=DOUBLE, requires_grad=True), ENDS[:0]
+    wanted = torch.zeros((ROWS, N) if b.dim() == 3 else (0, K, N), dtype=DOUBLE)
+    for epilogue in ("linear", "linear_bias_relu"):
+        with torch.no_grad():
+            same(gt.grouped_matmul(a, b, ends, bias=bias, epilogue=epilogue), wanted)
+        found = gt.grouped_matmul(a, b, ends, bias=bias, epilogue=epilogue)
+        same(found.detach(), wanted)
+        for x, gradient in zip(
+            (a, b, bias), torch.autograd.grad(found.sum(), (a, b, bias)), strict=True
+        ):
+            same(gradient, torch.zeros_like(x))
+    numbered = gt.grouped_matmul(a, b, ends, epilogue="x + group")
+    same(numbered.detach(), wanted)
+
+
 def test_operands_of_groups_that_do_not_fit() -> None:
     a, b = (x.detach() for x in leaves(*OF_ROWS))
     for more in ({}, {"scale": torch.ones(3, dtype=DOUBLE)}, {"scale": 2.0}):
