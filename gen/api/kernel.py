@@ -29,12 +29,13 @@ MOST_PREPARED = 4096
 class _Prepared:
     """A call with all that follows from the forms of its arrays: what is left is to launch it."""
 
-    __slots__ = ("check_overlap", "device", "launcher", "result", "workspace_bytes")
+    __slots__ = ("check_overlap", "device", "launcher", "result", "spread", "workspace_bytes")
 
     def __init__(
-        self, call: Call, device: int, launcher: Launcher | Launchers | None, dtype: Any
+        self, call: Call, views: Arguments, launcher: Launcher | Launchers | None, dtype: Any
     ) -> None:
-        self.device, self.launcher = device, launcher
+        self.device, self.launcher = views.a.device, launcher
+        self.spread = any(map(_is_spread, views))
         self.result = _result(call, dtype)
         self.check_overlap = call.check_overlap
         self.workspace_bytes = launcher.workspace_bytes if launcher else 0
@@ -136,6 +137,8 @@ class Kernel:
                 given_arrays = (a, b, c, bias, operands or {})
                 return self._on_host(given_arrays, out, views, alpha, beta, given, extra)
             ready = self._prepare(key, views, alpha, beta, home, extra)
+        elif ready.spread and views is None:  # prepared for z.imag, it may be PyTorch's
+            _views(home, a, b, c, out, bias, given)  # z.conj().imag, which is refused here
         device = ready.device
         made = out
         if out is None:
@@ -180,7 +183,7 @@ class Kernel:
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
         dtype = _result_dtype(home, call, views.a)
-        ready = _Prepared(call, views.a.device, launcher, dtype)
+        ready = _Prepared(call, views, launcher, dtype)
         self._prepared[key] = ready
         return ready
 
@@ -245,6 +248,13 @@ def _no_number(beta: Any, operands: Mapping[str, Any] | None) -> UsageError:
     return UsageError(
         f"{name} is a {type(value).__name__}; pass a number" + " or an array" * (name != "beta")
     )
+
+
+def _is_spread(view: View | None) -> bool:
+    """Whether no elements are adjacent, as in the imaginary part of complex numbers."""
+    if view is None:
+        return False
+    return all(step != 1 for n, step in zip(view.shape, view.strides, strict=True) if n > 1)
 
 
 def _launcher(

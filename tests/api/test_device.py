@@ -112,6 +112,18 @@ def test_operands_of_ones_own_by_any_name(fake: FakeGpu) -> None:
     np.testing.assert_array_equal(got.numpy(), exact(a, b) * up + bias - 2)
 
 
+def test_a_view_with_the_other_sign_is_refused(fake: FakeGpu) -> None:
+    """Also where the same call without the sign is prepared: z.conj().imag after z.imag."""
+    multiply, a = gen.Kernel("tiles"), Tensor.of(ints(4, 8))
+    imaginary = Tensor.of(ints(8, 2))[:, 1:]
+    for _ in range(2):
+        got = multiply(a, imaginary).numpy()
+        np.testing.assert_array_equal(got, a.numpy() @ imaginary.numpy())
+    imaginary.negated = True
+    with pytest.raises(UsageError, match="B is a view of numbers with the other sign"):
+        multiply(a, imaginary)
+
+
 def test_numbers_are_told_apart_by_their_bits(fake: FakeGpu) -> None:
     """-0.0 is equal to 0.0, and NaN is not equal to itself."""
     multiply, ones = gen.Kernel("tiles", epilogue="x / s"), Tensor.of(np.ones((2, 2), np.float32))

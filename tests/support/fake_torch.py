@@ -119,7 +119,7 @@ class FakeMap:
 class Tensor:
     """As torch.Tensor, on a GPU: a view of a buffer."""
 
-    requires_grad = False
+    requires_grad = negated = False
     gpu: FakeGpu
 
     def __init__(self, base: Any, offset: int, shape: Any, strides: Any, dtype: str) -> None:
@@ -144,6 +144,9 @@ class Tensor:
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         return np.dtype(self.dtype.partition(".")[2])
+
+    def is_neg(self) -> bool:
+        return self.negated
 
     def stride(self) -> tuple[int, ...]:
         return self._strides

@@ -218,6 +218,18 @@ def test_gen_matmul_takes_tensors_of_the_host(dtype: str) -> None:
     same(gen.matmul(a, b, device="cpu"), out)
 
 
+def test_views_with_the_other_sign() -> None:
+    """gen.torch has PyTorch resolve them, gen.matmul refuses them."""
+    a, b = ints(3, 8), ints(8, 5)
+    negated, column = torch._neg_view(a), torch.complex(ints(8, 1), ints(8, 1, seed=1)).conj().imag
+    same(gt.matmul(negated, b), -a @ b)
+    same(gt.matmul(a, column, epilogue="x * x"), (a @ column) ** 2)
+    for left, right in ((negated, b), (a, column)):
+        with pytest.raises(UsageError, match=r"(A|B) is a view of numbers with the other sign"):
+            gen.matmul(left, right, device="cpu")
+        same(gen.matmul(left.resolve_neg(), right.resolve_neg(), device="cpu"), left @ right)
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_what_is_refused() -> None:
     a, nested = ints(4, 4), lambda *parts: torch.nested.nested_tensor([*parts])

@@ -40,6 +40,12 @@ class Torch:
                 f"{name} requires a gradient, which gen.matmul does not compute; use "
                 "gen.torch.matmul, pass x.detach(), or call it under torch.no_grad()"
             )
+        # Not asked by `together`, which would take a sixth longer: see `Kernel.multiply`.
+        if array.is_neg():
+            raise UsageError(
+                f"{name} is a view of numbers with the other sign, as z.conj().imag is; pass "
+                "x.resolve_neg()"
+            )
         try:
             return array.data_ptr(), (
                 array.shape, array.stride(), array.dtype, array.get_device(), False,
