@@ -84,7 +84,7 @@ def products(
     if out is not None and tuple(out.shape) != new.shape:
         raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {new.shape}")
     result = _with_ends(out or new, "out", a, b)
-    _check_apart(result)
+    check_apart(result)
     added = c and _with_ends(c, "C", a, b)
     operands = [("A", left, 2), ("B", right, 2), ("C", added, 2), ("out", result, 2)]
     for name, (view, each) in further.items():
@@ -117,7 +117,7 @@ def products(
     return _folded(found) if by_rows else found
 
 
-def _check_apart(out: View) -> None:
+def check_apart(out: View) -> None:
     """Raises SpecError where elements may be in one place: a dimension has to go beyond all of
     those with smaller strides.
     """
@@ -126,7 +126,7 @@ def _check_apart(out: View) -> None:
     for stride, size in sorted((abs(stride), size) for stride, size in sides if size != 1):
         if stride < reach and 0 not in out.shape:
             raise SpecError(
-                f"out has shape {tuple(out.shape)} and strides {tuple(out.strides)}: products "
+                f"out has shape {tuple(out.shape)} and strides {tuple(out.strides)}: elements "
                 "overlap; pass an array whose elements each have a place of their own"
             )
         reach += stride * (size - 1)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gen import api
+from gen.api.batches import check_apart
 from gen.api.host import LEAST, check_emulated
 from gen.api.operands import is_number
 from gen.api.problem import dtypes_of
@@ -85,7 +86,7 @@ def multiply(
     elif tuple(out.shape) != shape:
         raise SpecError(f"out has shape {tuple(out.shape)}, not the result's {shape}")
     else:
-        _check_apart(out)
+        check_apart(View(0, shape, out.stride(), out.dtype, 0))
         to = out if _is_matrix(out) else torch.empty(shape, dtype=out.dtype, device=out.device)
         by_row = _is_matrix(to, by_row=True)
     if c is not None and (to is not out or c is not out):
@@ -184,21 +185,6 @@ def _is_matrix(x: Tensor, by_row: bool | None = None) -> bool:
     except SpecError:
         return False
     return by_row is None or bool(found.by_row)
-
-
-def _check_apart(out: Tensor) -> None:
-    """Raises SpecError where elements may lie in one place: a dimension has to go beyond all of
-    those with smaller strides.
-    """
-    reach = 0
-    sides = zip(out.stride(), out.shape, strict=True)
-    for stride, size in sorted(side for side in sides if side[1] != 1):
-        if stride <= reach and out.numel():
-            raise SpecError(
-                f"out has shape {tuple(out.shape)} and strides {out.stride()}, so that its "
-                "elements overlap; pass an out whose elements have places of their own"
-            )
-        reach += stride * (size - 1)
 
 
 def _readable(x: Tensor) -> Tensor:
