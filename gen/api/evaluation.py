@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gen.api.operands import check_sums
 from gen.errors import SpecError
 from gen.source import render
 from gen.spec.dtypes import DTypes
@@ -59,10 +60,7 @@ def check_operands(
 ) -> None:
     """Raises SpecError for arrays that a kernel with a result (..., M, N) would not take."""
     render.check_operands(epilogue.operands)
-    if reason := epilogue.conflict(dtypes):
-        raise SpecError(f"{reason}; use another expression")
-    if reason := epilogue.not_held(dtypes):
-        raise SpecError(reason)
+    check_sums(epilogue, dtypes)
     m, n = shape[-2:]
     for each in epilogue.operands:
         if each.index:

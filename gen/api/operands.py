@@ -96,6 +96,14 @@ class Placed(NamedTuple):
     extents: tuple[Extent, ...]
 
 
+def check_sums(epilogue: Epilogue, dtypes: DTypes) -> None:
+    """Raises SpecError for an expression, or operands, that sums of these types do not have."""
+    if reason := epilogue.conflict(dtypes):
+        raise SpecError(f"{reason}; use another expression")
+    if reason := epilogue.not_held(dtypes):
+        raise SpecError(reason)
+
+
 def check_type(operand: Operand, view: View, dtypes: DTypes) -> None:
     """Raises SpecError for an array of another type than the kernel's."""
     have, want = element_of(view.dtype, operand.name), operand.element(dtypes).name

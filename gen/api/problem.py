@@ -14,7 +14,7 @@ from typing import Any
 
 from gen.api.batches import Further, Products, is_batch, launches, products
 from gen.api.call import BIAS, RESULT, A, Arguments, B, C, Call, Wanted, label
-from gen.api.operands import NOTHING, Own, place
+from gen.api.operands import NOTHING, Own, check_sums, place
 from gen.api.views import HOST, Extent, Matrix, View, as_matrix, element_of, extent
 from gen.errors import SpecError, UsageError
 from gen.spec.dtypes import DTYPES, DTypes, parse_dtype
@@ -185,6 +185,7 @@ def _further(views: Arguments, own: Own, epilogue: Epilogue | None) -> dict[str,
 
 def _with_own(call: Call, epilogue: Epilogue, own: Own) -> Call:
     """The call with what the user's own epilogue takes."""
+    check_sums(epilogue, call.dtypes)  # else each kernel says so, or something else before it
     shape, by_row = call.problem.shape, call.layouts.c
     placed = place(epilogue, own, call.dtypes, shape, call.result_shape, by_row)
     numbers = ((name, scalar(value, name, call.dtypes)) for name, value in own.numbers.items())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gen
-from gen.errors import GenError
+from gen.errors import GenError, SpecError
 
 M, N, K = 20, 24, 32
 _rng = np.random.default_rng(0)
@@ -35,6 +36,15 @@ def test_operands_are_arrays_and_numbers() -> None:
 def test_an_expression_may_have_none() -> None:
     d = gen.matmul(A, B, epilogue="row < col ? x : -x", device="cpu")
     assert (d == np.where(np.arange(M)[:, None] < np.arange(N), X, -X)).all()
+
+
+def test_types_that_sums_do_not_hold() -> None:
+    """It is the rule that is told, whichever kernels the shape and the layout have."""
+    for b, dtype in itertools.product((B, B.T.copy().T, B[:, :4]), (np.float64, np.int32)):
+        with pytest.raises(SpecError, match=r"operand 'up' is (f64|i32), which f32 does not hold"):
+            gen.matmul(
+                A[:2], b, epilogue="x * up[row]", operands={"up": np.ones(2, dtype)}, device="cpu"
+            )
 
 
 @pytest.mark.parametrize(
