@@ -101,20 +101,28 @@ def _parser(tunable: Tunable) -> Callable[[str], Value]:
     return parse
 
 
+@functools.cache
+def tunables() -> Mapping[str, Tunable]:
+    """Those of all kernels, by name: of words, with all that some kernel knows."""
+    found: dict[str, Tunable] = {}
+    for tunable in (t for variant in VARIANTS.values() for t in variant.tunables):
+        known = found.setdefault(tunable.name, tunable)
+        if isinstance(known, Word) and isinstance(tunable, Word):
+            words = dict.fromkeys((*known.words, *tunable.words))
+            found[tunable.name] = replace(known, words=tuple(words))
+    return found
+
+
 def tunable_options(command: Command) -> Command:
     """Replaces the parameter `**tunables` by one option for each tunable in the registry.
 
     A kernel with a new tunable thereby gets its option without a change here.
     """
+    first = tunables()
     owners: dict[str, list[str]] = {}
-    first: dict[str, Tunable] = {}
     for variant in VARIANTS.values():
         for tunable in variant.tunables:
             owners.setdefault(tunable.name, []).append(variant.name)
-            known = first.setdefault(tunable.name, tunable)
-            if isinstance(known, Word) and isinstance(tunable, Word):  # whichever kernel knows it
-                words = dict.fromkeys((*known.words, *tunable.words))
-                first[tunable.name] = replace(known, words=tuple(words))
 
     def option(name: str) -> inspect.Parameter:
         everywhere = len(owners[name]) == len(VARIANTS)

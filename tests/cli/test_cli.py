@@ -21,6 +21,7 @@ import typer
 from gen._version import __version__
 from gen.cli import main, options, progress, tables
 from gen.cli.commands import app
+from gen.cli.options import tunables
 from gen.cli.verify import _runnable
 from gen.device.emulated import EmulatorRunner
 from gen.errors import CheckError, SpecError
@@ -528,12 +529,12 @@ def test_compile_refuses_wgmmas_that_wait_for_each_other(gen: Gen) -> None:
     assert gen("compile", "mine.cu").code == 0
 
 
-@slow
 def test_a_cluster_is_a_tunable_of_emitted_kernels(gen: Gen) -> None:
     kernel = ("--variant", "wgmma", "--threadblock", "64x128x32", "--stages", "2")
     code, out, err = gen("profile", *kernel, "--cluster", "2x1", "--shape", "128x128x32", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["kernels"][0]["spec"]["cluster"] == "2x1"
+    assert tunables()["cluster"].parse("1x1x8") == "1x1x8"  # which only others have
     assert "unknown cluster '2x3'" in gen("check", *kernel, "--cluster", "2x3").err
 
 

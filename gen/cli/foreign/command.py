@@ -11,9 +11,8 @@ from gen.cli.foreign.check import check
 from gen.cli.foreign.emitted import is_foreign, refuse_emitted, refuse_launch
 from gen.cli.foreign.options import CHECKED, LAUNCH, launch_text
 from gen.cli.foreign.profile import profile
-from gen.cli.options import Command
+from gen.cli.options import Command, tunables
 from gen.errors import UsageError
-from gen.kernels.registry import VARIANTS
 from gen.kernels.tunables import Value
 
 # What a command that chooses kernels may take, but a launch has no use for.
@@ -24,7 +23,7 @@ _ALWAYS = {
     "strict": "initcheck reports every load of memory that nothing has written",
     "jobs": "launches run in one process, one after another",
 }
-_TUNABLES = {tunable.name: tunable for row in VARIANTS.values() for tunable in row.tunables}
+_TUNABLES = tunables()
 
 
 def launch_options(command: Command, checked: bool = True) -> Command:
