@@ -101,7 +101,6 @@ def _parser(tunable: Tunable) -> Callable[[str], Value]:
     return parse
 
 
-@functools.cache
 def tunables() -> Mapping[str, Tunable]:
     """Those of all kernels, by name: of words, with all that some kernel knows."""
     found: dict[str, Tunable] = {}
