@@ -88,7 +88,6 @@ def test_headers_of_cuda_and_cccl_are_found():
             {"epilogue": "linear_bias_gelu"},
             {"split_k": 0},
             {"threadblock": "96x96x64", "warp": "32x48", "stages": 8, "sliced_k": 2},
-            {"threadblock": "128x128x64", "sliced_k": 2, "stages": 4},
             {"threadblock": "256x224x64", "warp": "64x112", "dtype": "f16_f16"},
             {"threadblock": "64x128x64", "warp": "32x64", "stages": 7, "split_k": 16},
         ],

@@ -117,8 +117,8 @@ def test_rows_that_are_left_are_counted_in_32_bits(number: str) -> None:
             (
                 "gemv",
                 {"few": "columns", "layout": "crc"},
-                "col = col0 + i;",
-                "col = int(col0 + i);",
+                "col = col0 + i < N ? col0 + i : N - 1;",
+                "col = int(col0 + i < N ? col0 + i : N - 1);",
             ),
         ],
     ),

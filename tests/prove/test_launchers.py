@@ -152,7 +152,7 @@ BROKEN = [
     (AUTO, "cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared",
      "cudaFuncAttributePreferredSharedMemoryCarveout, 50"),
     (AUTO, "early.val.programmaticStreamSerializationAllowed = 1;", ""),
-    (AUTO, "a_box = M < kTileM ? M : kTileM", "a_box = kTileM"),
+    (AUTO, "a_edge = (M - 1) % a_box + 1", "a_edge = a_box"),
     (AUTO, "pieces < 65536 ? pieces : 65536", "pieces < 655360 ? pieces : 655360"),
     (AUTO, "auto encode = known.load();", "auto encode = known.load(); static int asked = 0;"
      " if (!encode && asked++) return cudaErrorNotSupported;"),

@@ -542,11 +542,11 @@ ONLY: dict[str, tuple[Mistake, Callable[[Trial], bool]]] = {
         lambda trial: trial.late and trial.last_first,
     ),
     "blocks that pack lines stride too far": (
-        one("mma", "index_t(gridDim.x) * 8) {", "index_t(gridDim.x) * 9) {"),
+        one("mma", "line += index_t(across) * beside", "line += index_t(across) * beside + 1"),
         lambda trial: trial.blocks > 0,
     ),
     "blocks that pack long lines stride too far": (
-        one("mma", "at += index_t(gridDim.y) * 32", "at += index_t(gridDim.y) * 33"),
+        one("mma", "at += index_t(deep) * lanes", "at += index_t(deep) * (lanes + 1)"),
         lambda trial: trial.blocks > 0,
     ),
 }  # fmt: skip

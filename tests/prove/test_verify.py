@@ -113,10 +113,13 @@ def test_quick_cases_take_all_branches() -> None:
             render(small(variant, dtype, layout_of(variant, dtype)))
         for dtype, layout, more in QUICK_WIDE:
             render(small("wgmma", dtype, layout, **{"split_k": 1, **more}))
+        for variant, dtype, layout, more in FEW:
+            render(small(variant, dtype, layout, **more))
         quick = branches.seen.copy()
         for variant, dtype in PAIRS:
             for layout in ALL_LAYOUTS:
-                render(small(variant, dtype, layout))
+                if variant != "narrow" or not layout.startswith("rc"):  # lines across K
+                    render(small(variant, dtype, layout))
     lacking = sorted(branches.seen - quick)
     assert not lacking, "\n".join(f"{branch}: {branches.source(branch)}" for branch in lacking)
 
@@ -215,6 +218,33 @@ WIDE: list[tuple[str, str, dict[str, Any]]] = [
     ("f32_6xbf16", "rcc", {"threadblock": "64x64x32", "stages": 2}),
 ]
 QUICK_WIDE = [WIDE[1], WIDE[-2], WIDE[-1]]
+
+# Kernels for few rows or columns, with lines of either operand along K and across.
+FEW: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("slim", "f16", "rrr", {}),
+    ("slim", "bf16", "rcr", {}),
+    ("slim", "f16_f32", "crc", {"few": "columns"}),
+    ("slim", "f16", "rrc", {"few": "columns"}),
+    ("slim", "f16", "ccr", {"arch": "sm_90", "cluster": "1x1x4"}),
+    ("slim", "f16", "crr", {"arch": "sm_90", "cluster": "1x1x4"}),
+    ("narrow", "f16", "ccr", {"few": "columns"}),
+    ("narrow", "f32", "crr", {"few": "columns", "cluster": "1x1x2", "arch": "sm_90"}),
+    ("gemv", "f32", "ccc", {"few": "columns"}),
+    ("gemv", "f64", "rcr", {"few": "columns"}),
+    ("gemv", "f16", "rcr", {}),
+    ("gemv", "f64", "ccr", {}),
+    ("gemv", "f64", "rcr", {"vectors": 1}),
+    ("gemv", "f64", "crr", {"vectors": 1}),
+    ("skinny", "f16", "rcr", {"few": "columns"}),
+    ("skinny", "bf16", "crr", {"few": "columns"}),
+]
+
+
+@pytest.mark.parametrize(("variant", "dtype", "layout", "more"), FEW, ids=str)
+def test_few_rows_or_columns(
+    variant: str, dtype: str, layout: str, more: dict[str, Any], runner: EmulatorRunner
+) -> None:
+    assert complaints(small(variant, dtype, layout, **more), runner) == []
 
 
 @slow
