@@ -143,6 +143,7 @@ def _values(family: Family) -> Mapping[str, Any]:
             }
             for one, cc, (first, end) in zip(family.specs, capabilities, ranges, strict=True)
         ],
+        "planned": spec.row.takes_workspace,
         "launch": signature.with_types(signature.launch(spec), types),
         "workspace": signature.with_types(signature.workspace(spec.several), types),
     }

@@ -55,6 +55,28 @@ def test_a_family_has_one_name() -> None:
         family(name="n" * MAX_SYMBOL)
 
 
+FEW = ["gemv", "skinny", "narrow", "slim"]  # rows or columns: these begin early on newer GPUs
+
+
+@pytest.mark.parametrize("variant", FEW)
+def test_what_takes_no_workspace_asks_for_none(variant: str) -> None:
+    both = [make_spec(variant, arch=arch, name="f") for arch in ("sm_80", "sm_90")]
+    assert "workspace" not in render_family(make_family(both)).text
+
+
+@slow
+@pytest.mark.nvcc
+@pytest.mark.parametrize("variant", [*FEW, "mma", "simt"])
+def test_nvcc_has_nothing_to_say(variant: str, tmp_path: Path) -> None:
+    archs = ("sm_80", "sm_90")
+    found = make_family([make_spec(variant, arch=arch, name="f") for arch in archs])
+    assert len(found.specs) == 2
+    (tmp_path / "f.cu").write_text(render_family(found).text)
+    codes = [f"-gencode=arch=compute_{arch[3:]},code={arch}" for arch in archs]
+    command = ("nvcc", "-std=c++17", "-Xcompiler=-Wall,-Wextra", "-c")
+    assert run(*command, "f.cu", *codes, cwd=tmp_path) == ""
+
+
 USER = """
 #include <cstdio>
 #include "f.h"

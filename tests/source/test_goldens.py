@@ -267,7 +267,7 @@ FAMILIES: tuple[tuple[str, dict[str, Any], tuple[str, ...], bool], ...] = (
     ("mma", {"epilogue": "linear_bias"}, ("sm_75", "sm_80", "sm_86", "sm_90"), True),
     ("naive", {"epilogue": GATED, "layout": "ccc"}, ("sm_80",), True),
     ("mma", {"dtype": "f16_f32"}, ("sm_75", "sm_80"), False),
-    ("skinny", {}, ("sm_80", "sm_90"), False),
+    ("skinny", {}, ("sm_80", "sm_90"), True),
 )
 
 # Kernels that are chosen for shapes and GPUs, in one file; whether that has a header, and is chosen

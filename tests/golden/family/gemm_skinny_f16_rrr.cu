@@ -6,11 +6,22 @@
 //   8.0 and newer, before 9.0: gemm_skinny_f16_rrr_sm80
 //   9.0 and newer: gemm_skinny_f16_rrr_sm90
 //
-// Made by gemmgen 0.2.0:  gen emit --variant skinny --dtype f16 --layout rrr --arch sm_80,sm_90 --few rows --vectors 8 --strip 32 --ahead 2 --threads 512 --epilogue linear --name gemm_skinny_f16_rrr
+// Made by gemmgen 0.2.0:  gen emit --variant skinny --dtype f16 --layout rrr --arch sm_80,sm_90 --few rows --vectors 8 --strip 32 --ahead 2 --threads 512 --epilogue linear --name gemm_skinny_f16_rrr --header
 // Compile:  nvcc -std=c++17 -c gemm_skinny_f16_rrr.cu
 //     -gencode arch=compute_80,code=sm_80
 //     -gencode arch=compute_90,code=sm_90
 // SPDX-License-Identifier: 0BSD
+
+#ifndef __CUDACC_RTC__
+#include "gemm_skinny_f16_rrr.h"
+#if GEMM_SKINNY_F16_RRR_SPEC != 0xbaa4025c
+#error "the header is another kernel's; emit both files together"
+#endif
+#endif
+
+#ifdef __NVCC__
+#pragma nv_diag_suppress 177  // constants of kernels that are for other architectures
+#endif
 
 // ---------------------------------------------------------------------------- sm_80
 
@@ -577,6 +588,10 @@ gemm_skinny_f16_rrr_sm90_launch(  // D = alpha * A * B + beta * C
 #endif  // __CUDACC_RTC__
 }  // namespace gemm_skinny_f16_rrr_sm90_ns
 
+#ifdef __NVCC__
+#pragma nv_diag_default 177
+#endif
+
 // ---------------------------------------------------------------------------- the choice
 
 #ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
@@ -586,13 +601,12 @@ namespace gemm_skinny_f16_rrr_ns {
 // clang-format off
 struct Kernel {
   int cc;  // the least compute capability
-  decltype(&gemm_skinny_f16_rrr_sm80_ns::gemm_skinny_f16_rrr_sm80_workspace) workspace;
   decltype(&gemm_skinny_f16_rrr_sm80_ns::gemm_skinny_f16_rrr_sm80_launch) launch;
 };
 
 constexpr Kernel kKernels[] = {  // the newest first
-    {90, gemm_skinny_f16_rrr_sm90_ns::gemm_skinny_f16_rrr_sm90_workspace, gemm_skinny_f16_rrr_sm90_ns::gemm_skinny_f16_rrr_sm90_launch},
-    {80, gemm_skinny_f16_rrr_sm80_ns::gemm_skinny_f16_rrr_sm80_workspace, gemm_skinny_f16_rrr_sm80_ns::gemm_skinny_f16_rrr_sm80_launch},
+    {90, gemm_skinny_f16_rrr_sm90_ns::gemm_skinny_f16_rrr_sm90_launch},
+    {80, gemm_skinny_f16_rrr_sm80_ns::gemm_skinny_f16_rrr_sm80_launch},
 };
 // clang-format on
 
@@ -627,21 +641,8 @@ inline cudaError_t choose(const Kernel*& chosen) {
   return cudaErrorNoKernelImageForDevice;
 }
 
-// Sets *bytes to the size of the workspace that the launcher needs on the current device.
-extern "C" cudaError_t  // cudaSuccess once *bytes is set
-gemm_skinny_f16_rrr_workspace(  // for a launch with these arguments
-    long long M, long long N, long long K, const __half* A, long long lda, const __half* B,
-    long long ldb, size_t* bytes) {
-  if (bytes == nullptr) return cudaErrorInvalidValue;
-  *bytes = 0;
-  const Kernel* kernel = nullptr;
-  const cudaError_t error = choose(kernel);
-  if (error != cudaSuccess) return error;
-  return kernel->workspace(M, N, K, A, lda, B, ldb, bytes);
-}
-
 // As the launchers above, of which it calls the one for the current device.
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+extern "C" GEMMGEN_API cudaError_t  // cudaSuccess once the kernel is on its way
 gemm_skinny_f16_rrr_launch(  // D = alpha * A * B + beta * C
     long long M, long long N, long long K, float alpha, const __half* A, long long lda,
     const __half* B, long long ldb, float beta, const __half* C, long long ldc, __half* D,
