@@ -18,6 +18,10 @@
 
 // ---------------------------------------------------------------------------- kernel 1
 
+#ifdef __NVCC__
+#pragma nv_diag_suppress 177  // constants of kernels that are for other architectures
+#endif
+
 // ---------------------------------------------------------------------------- sm_75
 
 // two_mma_f16_rrr_1_sm75: D = alpha * A * B + beta * C
@@ -1180,6 +1184,10 @@ two_mma_f16_rrr_1_sm80_launch(  // D = alpha * A * B + beta * C
 
 #endif  // __CUDACC_RTC__
 }  // namespace two_mma_f16_rrr_1_sm80_ns
+
+#ifdef __NVCC__
+#pragma nv_diag_default 177
+#endif
 
 // ---------------------------------------------------------------------------- the choice
 

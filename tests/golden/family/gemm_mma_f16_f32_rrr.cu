@@ -12,6 +12,10 @@
 //     -gencode arch=compute_80,code=sm_80
 // SPDX-License-Identifier: 0BSD
 
+#ifdef __NVCC__
+#pragma nv_diag_suppress 177  // constants of kernels that are for other architectures
+#endif
+
 // ---------------------------------------------------------------------------- sm_75
 
 // gemm_mma_f16_f32_rrr_sm75: D = alpha * A * B + beta * C
@@ -1174,6 +1178,10 @@ gemm_mma_f16_f32_rrr_sm80_launch(  // D = alpha * A * B + beta * C
 
 #endif  // __CUDACC_RTC__
 }  // namespace gemm_mma_f16_f32_rrr_sm80_ns
+
+#ifdef __NVCC__
+#pragma nv_diag_default 177
+#endif
 
 // ---------------------------------------------------------------------------- the choice
 

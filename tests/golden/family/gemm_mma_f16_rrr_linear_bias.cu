@@ -22,6 +22,10 @@
 #endif
 #endif
 
+#ifdef __NVCC__
+#pragma nv_diag_suppress 177  // constants of kernels that are for other architectures
+#endif
+
 // ---------------------------------------------------------------------------- sm_75
 
 // gemm_mma_f16_rrr_linear_bias_sm75: D = alpha * A * B + beta * C + bias
@@ -1832,6 +1836,10 @@ gemm_mma_f16_rrr_linear_bias_sm90_launch(  // D = alpha * A * B + beta * C
 
 #endif  // __CUDACC_RTC__
 }  // namespace gemm_mma_f16_rrr_linear_bias_sm90_ns
+
+#ifdef __NVCC__
+#pragma nv_diag_default 177
+#endif
 
 // ---------------------------------------------------------------------------- the choice
 
