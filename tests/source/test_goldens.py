@@ -286,6 +286,8 @@ EMBEDDED: tuple[tuple[str, dict[str, Any], tuple[str, ...], tuple[str, ...]], ..
     ("tiles", {"dtype": "f64", "layout": "ccc"}, ("sm_80", "sm_90a"), ("ptx", "cubin")),
     ("gemv", {"batched": True}, ("sm_80",), ("cubin",)),
     ("gemv", {"epilogue": GATED}, ("sm_80",), ("cubin",)),
+    ("narrow", {}, ("sm_80",), ("cubin",)),
+    ("slim", {}, ("sm_80",), ("cubin",)),
     ("mma", {"grouped": True}, ("sm_80",), ("cubin",)),
     ("mma", {"split_k": 0, "epilogue": "linear_bias"}, ("sm_80", "sm_90"), ("cubin",)),
     ("simt", {"layout": "rrc", "epilogue": "linear_bias"}, ("sm_90",), ("cubin",)),

@@ -243,7 +243,6 @@ using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
 constexpr int kRows = 1, kCols = 32;  // of D, that a block computes
 constexpr int kThreads = 256;  // per block
-constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 
@@ -509,7 +508,6 @@ using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
 constexpr int kRows = 4, kCols = 32;  // of D, that a block computes
 constexpr int kThreads = 256;  // per block
-constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 

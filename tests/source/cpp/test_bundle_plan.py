@@ -30,7 +30,7 @@ LIST = """
 --variant naive --dtype i8
 """
 ON_HOPPER = "--variant mma_tma --dtype f16 --from 300x1x1\n--variant thread_1d --dtype f16\n"
-GATED = "silu(x) * up[row, col] + slope * shift_of[col] where up=f16[row, col], slope=scalar"
+GATED = "silu(x) * up[row, col] + slope * shift_by[col] where up=f16[row, col], slope=scalar"
 BATCHED = f"""
 --variant mma --batched --epilogue '{GATED}' --as gated --from 64 --aligned
 --variant mma --epilogue '{GATED}' --as gated
@@ -144,7 +144,7 @@ BROKEN_BATCHES = [
     ("is_aligned(p.B, p.ldb, alone ? 0 : p.stride_b,", "is_aligned(p.B, p.ldb, 0,"),
     ("alone ? 0 : p.stride_a", "p.stride_a"),
     ("p.ldb, p.stride_b, bytes", "p.ldb, 0, bytes"),
-    ("Array{p.gated.up}", "Array{p.gated.shift_of}"),
+    ("Array{p.gated.up}", "Array{p.gated.shift_by}"),
     ("|| p->batch < 0", ""),
 ]
 
