@@ -340,10 +340,8 @@ def _none(product: Product, arch: str, tunables: Mapping[str, Any]) -> SpecError
         chosen = Choice(product.dtypes, product.layouts, _own_arch(row, arch), dict(tunables))
         try:
             built(row, chosen)
-        except Conflict as error:
-            return bool({*error.blame} & {*tunables})
-        except SpecError:
-            pass
+        except SpecError as error:
+            return isinstance(error, Conflict) and bool({*error.blame} & {*tunables})
         return False
 
     row = next(filter(is_told, reversed(meant)), meant[-1])

@@ -136,8 +136,9 @@ def test_sums_that_are_wrong_where_rounds_are_skipped_for_a_trial() -> None:
     ],
 )  # fmt: skip
 def test_loops_that_do_not_end(variant: str, old: str, new: str) -> None:
-    where = "(goes on behind the end of K|ran longer than 10 seconds) at CUDA line"
-    with pytest.raises(BudgetError, match=where):
+    # Of rounds that the compiler unrolls, only that they take too long is told.
+    told = "ran longer than 10 seconds" if variant == "naive" else "goes on behind the end of K"
+    with pytest.raises(BudgetError, match=f"{told} at CUDA line"):
         results(plant(make_spec(variant), (old, new)))
 
 

@@ -9,7 +9,7 @@ import pytest
 from gen.compile.nvrtc import compile_cuda
 from gen.errors import SpecError
 from gen.kernels.registry import make_spec
-from gen.source.architectures import Family, make_family, render_family
+from gen.source.architectures import _GLOBAL, Family, make_family, render_family
 from gen.source.cpp.header import render_header
 from gen.source.render import render
 from gen.spec.names import MAX_SYMBOL
@@ -41,9 +41,14 @@ def ptx(text: str, arch: str) -> dict[str, Counter[str]]:
 @pytest.mark.parametrize("arch", sift(ARCHS, ["sm_80"]))
 def test_each_architecture_has_the_code_of_its_own_kernel(arch: str) -> None:
     found = family(name="f", split_k=2)
-    together = ptx(render_family(found).text, arch)
+    text = render_family(found).text
+    together = ptx(text, arch)
     (spec,) = (spec for spec in found.specs if spec.arch == arch)
-    own = ptx(render(spec).text, arch)
+    alone = render(spec).text
+    bodies = [body for _, body, _ in _GLOBAL.findall(alone)]
+    assert len(bodies) == 3
+    assert all(body in text for body in bodies)
+    own = ptx(alone, arch)
     assert own.keys() == {f"f_{arch.replace('_', '')}{end}" for end in ("", "_pack", "_reduce")}
     for name, instructions in together.items():
         assert instructions == own[name] if name in own else "trap" in instructions

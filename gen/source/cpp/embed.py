@@ -29,7 +29,8 @@ WORDS_A_LINE = 4
 # What our kernels need of PTX up to sm_90a, and the first driver that has it: NVRTC writes its own,
 # newer version. Older drivers than 12.0 lack functions that the launcher uses.
 PTX_VERSION, PTX_DRIVER = "8.0", 12000
-FP8_VERSION, FP8_DRIVER = "8.4", 12040  # of mma.sync with fp8
+FP8_VERSION, FP8_DRIVER = "8.4", 12040
+_FP8 = re.compile(rb"\bmma\.sync\S*\.e[45]m[23]\b")  # which needs that, as wgmma does not
 IN_WORDS = {"ptx": "PTX", "cubin": "machine code"}
 
 
@@ -211,7 +212,7 @@ def image_of(spec: KernelSpec, format_: str) -> Image:
         return Image(format_, spec.arch, 1000 * major, code)  # drivers load it from any minor one
     if compute_capability(spec.arch) > 90:
         return Image(format_, spec.arch, 1000 * major + 10 * minor, code)
-    is_fp8 = spec.dtypes.factor.is_fp8
-    version, driver = (FP8_VERSION, FP8_DRIVER) if is_fp8 else (PTX_VERSION, PTX_DRIVER)
+    newer = _FP8.search(code)
+    version, driver = (FP8_VERSION, FP8_DRIVER) if newer else (PTX_VERSION, PTX_DRIVER)
     named = re.sub(rb"(?m)^\.version .*", f".version {version}".encode(), code)
     return Image(format_, spec.arch, driver, named)
