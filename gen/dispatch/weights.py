@@ -34,8 +34,8 @@ L2_CLOCK = {80: 64, 90: 64, 100: 64}  # bytes of L2 for one
 L2_OTHERS = 32  # of other GPUs: not measured
 HELPER = 1_630_000  # of a kernel that packs, until it works
 SUMMING = 800_000  # of one that sums up slices
-PACKED = 1.62  # times as long as a copy of the same bytes takes a kernel that packs
-TRANSPOSED = 3.9  # the same where it transposes, or splits elements into parts
+PACKED = 1.42  # times as long as a copy of the same bytes takes a kernel that packs
+SPLIT = 3.9  # the same where it splits elements into parts
 ADDED = 3.16  # times the bytes of a slice's sums, in those of device memory
 RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
@@ -46,6 +46,7 @@ TAKING_TURNS = 0.92
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
 HELD = 0.84  # of `Pace.across_k`, where teams of warps hold chunks
 STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
+PANELS = 1.1  # times as long the copies of an operand take that runs across K, for wgmma
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
 MEETING = 150  # nanoseconds that blocks of a cluster take to begin together
@@ -189,7 +190,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     byte = clock / L2_CLOCK.get(gpu.capability, L2_OTHERS)
     step = tile.k * d.factor.size * d.parts
     rows, columns, sharers = cluster_of(spec.tunables)
-    copy_a, copy_b = tile.m * step * byte * SHARED[columns], tile.n * step * byte * SHARED[rows]
+    panels_a, panels_b = (PANELS if pace.unit == "wgmma" and not run else 1 for run in runs)
+    copy_a = tile.m * step * byte * SHARED[columns] * panels_a
+    copy_b = tile.n * step * byte * SHARED[rows] * panels_b
     shared = _shared_bytes(spec, pace) / BANKS * clock
     persistent = spec.row.persistent
     if spec.warp:
@@ -257,7 +260,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),
         asked(runs[0]), asked(runs[1]),
         16 * (pace.scatter if turned else 1), strewn(runs[0]), strewn(runs[1]),
-        _packed(spec, 2 in (a, b)),
+        _packed(d),
         ADDED * d.scalar.size, 1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
     )  # fmt: skip
     unit = "CUDA cores" if pace.unit == "cuda" else "tensor cores"
@@ -320,10 +323,9 @@ def _shared_bytes(spec: KernelSpec, pace: Pace) -> int:
     return (read + lines * d.parts) * tile.k * d.factor.size
 
 
-def _packed(spec: KernelSpec, always: bool) -> float:
+def _packed(d: DTypes) -> float:
     """Bytes that packing an element takes as long as a copy of."""
-    moved = spec.dtypes.input.size + spec.dtypes.factor.size * spec.dtypes.parts
-    return (TRANSPOSED if always else PACKED) * moved
+    return (SPLIT if d.parts > 1 else PACKED) * (d.input.size + d.factor.size * d.parts)
 
 
 def _packs(spec: KernelSpec, runs: tuple[bool, bool]) -> tuple[int, int]:

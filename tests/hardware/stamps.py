@@ -8,7 +8,7 @@ the templates of COMMIT is stamped with today's, if the code that both make for 
 the same, up to the host's side and, where nothing was packed, to what packs; or compiles to the
 same PTX. Printed is how many entries of each kernel were, and were not. Tunables that are new are
 written to all entries, with their defaults: a kernel that is measured again would have two entries
-otherwise.
+otherwise. Then outdated entries are dropped of problems that have enough of today's.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from gen import files
 from gen.compile import nvrtc
 from gen.device.execute import planned
 from gen.dispatch.table import Entry, Table, load
-from gen.kernels.registry import spec_from_json
+from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.prove.cpp_tokens import tokens
+from gen.source.versions import template_version
 from gen.spec.arch import MULTIPROCESSORS
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import ALIGNED, GemmProblem
@@ -41,7 +42,7 @@ from tests import ROOT
 _MAKE = """
 import json, sys
 from gen.errors import GenError
-from gen.kernels.registry import spec_from_json
+from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.source.render import render
 from gen.source.versions import template_version
 found = {}
@@ -62,6 +63,10 @@ _CONSTANTS = re.compile(r"^(?:\.(?:global|const) \.align \d+ .*= .*;|//.*)\n", r
 _SHARED = re.compile(r"^\.extern \.shared \.align \d+ \.b8 (\w+)\[\];\n", re.MULTILINE)
 # The section that has the kernel which packs operands.
 _PACKING = re.compile(r"^// -+ (?:packing|parts)\n.*?(?=^// ---)", re.MULTILINE | re.DOTALL)
+
+
+# Times of a problem by kernels as they are now, with which it needs no older ones.
+ENOUGH = 8
 
 
 class Made(NamedTuple):
@@ -134,6 +139,19 @@ def stamped(
     return replace(table, entries=tuple(entries)).merged(Table())
 
 
+def pruned(table: Table, counted: Counter[str]) -> Table:
+    """The table without what is outdated, where enough is not."""
+
+    def is_fresh(entry: Entry) -> bool:
+        row = VARIANTS.get(entry.spec["variant"])
+        return row is not None and entry.templates == template_version(row.template)
+
+    fresh = Counter(entry.problem for entry in table.entries if is_fresh(entry))
+    kept = [x for x in table.entries if is_fresh(x) or fresh[x.problem] < ENOUGH]
+    counted["outdated, dropped"] += len(table.entries) - len(kept)
+    return replace(table, entries=tuple(kept)).merged(Table())
+
+
 def main(args: Sequence[str]) -> int:
     """Writes the tables, prints what was done."""
     if len(args) < 2:
@@ -145,7 +163,8 @@ def main(args: Sequence[str]) -> int:
     specs = list(dict.fromkeys(specs))
     then, now, counted = made_by(commit, specs), made(ROOT, specs), Counter[str]()
     for path in paths:
-        files.write(stamped(load(path), then, now, counted).to_json().encode(), path)
+        table = pruned(stamped(load(path), then, now, counted), counted)
+        files.write(table.to_json().encode(), path)
     print("\n".join(f"{name}: {count}" for name, count in sorted(counted.items())) or "nothing")
     return 0
 

@@ -119,7 +119,7 @@ def test_an_operand_out_of_line_is_packed() -> None:
         "b_lines": 200, "b_length": 33, "B": Pointer("B"), "ldb": 33,
         "b_packed": Pointer("workspace", 33 * 256), "b_packed_ld": 64,
     }  # fmt: skip
-    assert pack.grid == (7, 1, 2)  # of 32 short lines, or 8
+    assert pack.grid == (4, 1, 2)  # of 64 short lines, or 16
     assert (kernel.args["A"], kernel.args["lda"]) == (Pointer("workspace", 0), 128)
     assert (kernel.args["B"], kernel.args["ldb"]) == (Pointer("workspace", 33 * 256), 64)
     assert steps.workspace_bytes == 33 * 256 + 200 * 128
@@ -150,15 +150,15 @@ def test_other_sizes_than_2_bytes_are_transposed_by_packing(dtype: str, unit: in
 @pytest.mark.parametrize(
     ("dtype", "layout", "shape", "grid"),
     [
-        # 8 lines a piece and 512 bytes of each, or, transposed, 32 lines and 128 bytes.
-        ("f16", "rcr", (100, 200, 1000), (25 * 4, 1, 2)),  # A and B are at odd addresses
-        ("f16", "ccr", (556, 624, 8870), (1109 * 3, 1, 2)),  # long lines of B, many of A
+        # 16 lines a piece and 512 bytes of each, or a tile: 32 lines and 256 bytes, or 128 of each.
+        ("f16", "rcr", (100, 200, 1000), (13 * 4, 1, 2)),  # A and B are at odd addresses
+        ("f16", "ccr", (556, 624, 8870), (555 * 3, 1, 2)),  # long lines of B, many of A
         ("f16", "rcr", (20_000, 20_000, 20_000), (65_536, 1, 2)),
-        ("i8", "crr", (100, 200, 1000), (7 * 8, 1, 2)),
-        ("tf32", "crr", (100, 200, 1000), (7 * 32, 1, 2)),
-        ("tf32", "rrr", (100, 20, 1000), (13 * 8, 1, 2)),
-        ("tf32", "rrr", (10, 200, 1000), (7 * 32, 1, 2)),
-        ("tf32", "ccr", (100, 20, 9000), (4 * 282, 1, 2)),
+        ("i8", "crr", (100, 200, 1000), (2 * 8, 1, 2)),
+        ("tf32", "crr", (100, 200, 1000), (7 * 16, 1, 2)),
+        ("tf32", "rrr", (100, 20, 1000), (7 * 8, 1, 2)),
+        ("tf32", "rrr", (10, 200, 1000), (7 * 16, 1, 2)),
+        ("tf32", "ccr", (100, 20, 9000), (4 * 141, 1, 2)),
         ("i8", "crr", (1, 1, 1), (1, 1, 2)),
     ],
 )

@@ -110,12 +110,23 @@ class Operand:
     def packed_by_block(self) -> tuple[int, int]:
         """Lines, and elements of each, that a block of the packing kernel copies at a time.
 
-        A warp has a line, its lanes neighbouring chunks, or several short ones; to transpose, a
-        lane has a line, and the warps have neighbouring chunks.
+        A warp has some lines, its lanes neighbouring chunks of each, or more of short ones; to
+        transpose, a block has a tile.
         """
-        warps, lanes = HELPER_THREADS // WARP, WARP
-        lines, chunks = (lanes, warps) if self.transposed else (warps, lanes)
-        return lines, chunks * UNIT // self.size
+        if self.transposed:
+            return PACKED_LINE // self.size, self.deep * UNIT // self.size
+        turn = self.lines_of_turn if self.parts == 1 else 1
+        return HELPER_THREADS // WARP * turn, WARP * UNIT // self.size
+
+    @property
+    def lines_of_turn(self) -> int:
+        """Lines of which each thread that packs has a chunk at a time."""
+        return 2
+
+    @property
+    def deep(self) -> int:
+        """Chunks of each line of a tile that is transposed: 8 or 16 words for each thread."""
+        return {1: 8, 4: 16}[self.size]
 
     @property
     def short_lanes(self) -> int:

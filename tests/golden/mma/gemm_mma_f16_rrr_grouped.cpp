@@ -290,8 +290,8 @@ struct Plan {
   index_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
   index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
-  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
-  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
+  index_t a_pieces = (a_lines * a_lanes + 511) / 512 * ((a_length + 255) / 256);  // for blocks
+  index_t b_pieces = (b_lines * b_lanes + 511) / 512 * ((b_length + 255) / 256);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
   index_t pack_z = 1 + (packs_b ? b_count < 32767 ? b_count : 32767 : 0);

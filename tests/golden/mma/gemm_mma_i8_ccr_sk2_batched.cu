@@ -254,6 +254,11 @@ extern "C" __global__ void __launch_bounds__(256)  // 8 warps
 // A is always copied: not contiguous along K, it is transposed here. Only elements of 2 bytes
 // reach tensor cores across K.
 
+// How far behind a multiple of 16 bytes something lies.
+__device__ inline int bytes_off(const input_t* from) {
+  return reinterpret_cast<size_t>(from) % 16;
+}
+
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
   uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -268,58 +273,112 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
 }
 
 // Packs lines: 32 lanes beside each other, or 8 where lines are short, read adjacent chunks of 16 bytes:
-// each lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+// each lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element. All
+// chunks of a turn, of a line each, are on their way before the first is written.
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
+  constexpr int kTurn = 2;
   const unsigned lanes = length > 8 * kChunk ? 32 : 8;
   // Blocks beside each other have parts of the same lines, those behind them parts of others.
   const index_t parts = (length - 1) / (lanes * kChunk) + 1;
   const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
   const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
-  const unsigned beside = 256 / lanes;  // lines of a block
+  const index_t beside = 256 / lanes * across;  // lines that the grid packs at a time
   const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(first) * beside + threadIdx.x / lanes; line < lines && first < across;
-       line += index_t(across) * beside) {
+  for (index_t line = first * (256 / lanes) + threadIdx.x / lanes; line < lines && first < across;
+       line += beside * kTurn) {
     for (index_t at = (index_t(part) * lanes + threadIdx.x % lanes) * kChunk; at < length;
          at += index_t(deep) * lanes * kChunk) {
-      const input_t* const from = source + line * ld + at;
-      const int shift = reinterpret_cast<size_t>(from) % 16;
-      const input_t* const low = from - shift / sizeof(input_t);
-      uint4 chunk;
-      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
-        const uint4* const both = reinterpret_cast<const uint4*>(low);
-        chunk = part_of(both[0], both[1], shift);
-      } else {
-        alignas(16) input_t elements[kChunk];
+      uint4 low[kTurn], high[kTurn];
+      bool whole[kTurn];
 #pragma unroll
-        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
-        chunk = *reinterpret_cast<const uint4*>(elements);
+      for (int i = 0; i < kTurn; ++i) {
+        const input_t* const from = source + (line + i * beside) * ld + at;
+        const input_t* const aligned = from - bytes_off(from) / sizeof(input_t);
+        whole[i] = line + i * beside < lines && at + kChunk <= length && aligned >= source &&
+                   aligned + 2 * kChunk <= end;
+        if (!whole[i]) continue;
+        low[i] = reinterpret_cast<const uint4*>(aligned)[0];
+        high[i] = reinterpret_cast<const uint4*>(aligned)[1];
       }
-      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+#pragma unroll
+      for (int i = 0; i < kTurn; ++i) {
+        if (line + i * beside >= lines) continue;
+        const input_t* const from = source + (line + i * beside) * ld + at;
+        alignas(16) input_t elements[kChunk];
+        if (whole[i]) {
+          reinterpret_cast<uint4&>(elements) = part_of(low[i], high[i], bytes_off(from));
+        } else {
+#pragma unroll
+          for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        }
+        reinterpret_cast<uint4&>(packed[(line + i * beside) * packed_ld + at]) =
+            reinterpret_cast<const uint4&>(elements);
+      }
     }
   }
 }
 
-// Packs lines whose elements are `ld` apart, 32 at a time: lanes read neighbours, a chunk of a line each.
+// Packs lines whose elements are `ld` apart, a tile at a time: lanes read words of neighbouring lines, by
+// element where these are not aligned, and write chunks of one, which they find in different banks.
 __device__ inline void pack_transposed(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
+  constexpr int kDeep = 8, kRows = kDeep * kChunk / 8;  // chunks of a tile's lines; rows of a warp
+  constexpr int kWord = 4, kAcross = 32 * kWord;  // lines of a word, of a tile
+  __shared__ uint32_t tile[kDeep][kChunk * 33 + 1];
+  const bool aligned = (reinterpret_cast<size_t>(source) | ld) % kWord == 0;
   // Blocks beside each other have parts of the same lines, those behind them parts of others.
-  const index_t parts = (length - 1) / (8 * kChunk) + 1;
+  const index_t parts = (length - 1) / (kDeep * kChunk) + 1;
   const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
   const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
-  for (index_t line = index_t(first) * 32 + threadIdx.x % 32; line < lines && first < across;
-       line += index_t(across) * 32) {
-    for (index_t at = (index_t(part) * 8 + threadIdx.x / 32) * kChunk; at < length;
-         at += index_t(deep) * 8 * kChunk) {
-      alignas(16) input_t elements[kChunk];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (index_t line = index_t(first) * kAcross; line < lines && first < across;
+       line += index_t(across) * kAcross) {
+    for (index_t at = index_t(part) * kDeep * kChunk; at < length;
+         at += index_t(deep) * kDeep * kChunk) {
+      const index_t left = lines - line - lane * kWord;  // lines that the lane's word has at least
+      const input_t* const from = source + line + lane * kWord;
+      uint32_t words[kRows];
+      if (aligned && left >= kWord) {
 #pragma unroll
-      for (int e = 0; e < kChunk; ++e) {
-        elements[e] = at + e < length ? source[line + (at + e) * ld] : input_t(0);
+        for (int i = 0; i < kRows; ++i) {
+          const index_t row = at + i * 8 + warp;
+          words[i] = row < length ? reinterpret_cast<const uint32_t&>(from[row * ld]) : 0;
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+          const index_t row = at + i * 8 + warp;
+          alignas(4) input_t elements[kWord];
+#pragma unroll
+          for (int e = 0; e < kWord; ++e) {
+            elements[e] = row < length && e < left ? from[row * ld + e] : input_t(0);
+          }
+          words[i] = reinterpret_cast<const uint32_t&>(elements);
+        }
       }
-      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
-          *reinterpret_cast<const uint4*>(elements);
+      __syncthreads();  // the tile before has been read
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const int row = i * 8 + warp;
+        tile[row / kChunk][row % kChunk * 33 + lane] = words[i];
+      }
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < kAcross * kDeep / 256; ++i) {
+        // Eight chunks of four lines for each warp.
+        const int chunk = lane % 8, column = i * 32 + warp * 4 + lane / 8;
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) {
+          elements[e] = reinterpret_cast<const input_t*>(&tile[chunk][e * 33])[column];
+        }
+        if (line + column >= lines) continue;  // packed lines have whole tiles
+        reinterpret_cast<uint4&>(packed[(line + column) * packed_ld + at + chunk * kChunk]) =
+            reinterpret_cast<const uint4&>(elements);
+      }
     }
   }
 }
@@ -503,8 +562,8 @@ struct Plan {
   index_t bytes = partials_offset + slices * tiles * kTileM * kTileN * 4;
   index_t reduce_blocks = tiles * (kTileM * kTileN / 4) / 32;
   index_t b_lanes = b_length > 128 ? 32 : 8;  // for a line
-  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 127) / 128);  // for blocks
-  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 511) / 512);  // for blocks
+  index_t a_pieces = (a_lines + 127) / 128 * ((a_length + 127) / 128);  // for blocks
+  index_t b_pieces = (b_lines * b_lanes + 511) / 512 * ((b_length + 511) / 512);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
   index_t pack_count = packs_a && (!packs_b || a_count > b_count) ? a_count : b_count;

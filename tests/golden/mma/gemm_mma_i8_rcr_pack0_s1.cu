@@ -243,7 +243,7 @@ __device__ inline void write_rows(
   for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = out.D + row0 * out.ldd + col0 + col;
-#pragma unroll 4
+#pragma unroll 8
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
 }
@@ -269,6 +269,11 @@ __device__ inline void store(
 // ------------------------------------------------------------------------ the kernel
 constexpr int kSharedBytes = kThreads / 32 * sizeof(Staging);  // 10240: more than the stages
 static_assert(kStageBytes <= kSharedBytes);
+
+// How far behind a multiple of 16 bytes something lies.
+__device__ inline int bytes_off(const input_t* from) {
+  return reinterpret_cast<size_t>(from) % 16;
+}
 
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {

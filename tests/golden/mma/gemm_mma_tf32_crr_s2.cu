@@ -253,7 +253,7 @@ __device__ inline void write_rows(
   for (int col = lane; col < kWarpN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = out.D + row0 * out.ldd + col0 + col;
-#pragma unroll 4
+#pragma unroll 8
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
 }
@@ -280,25 +280,50 @@ __device__ inline void store(
 // Only elements of 2 bytes reach tensor cores across K: operands that are not contiguous along K are first
 // transposed into the workspace. blockIdx.z is 0 for A, 1 for B.
 
-// Packs lines whose elements are `ld` apart, 32 at a time: lanes read neighbours, a chunk of a line each.
+// Packs lines whose elements are `ld` apart, a tile at a time: lanes read elements of neighbouring
+// lines, and write chunks of one, which they find in different banks.
 __device__ inline void pack_transposed(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
+  constexpr int kDeep = 16, kRows = kDeep * kChunk / 8;  // chunks of a tile's lines; rows of a warp
+  constexpr int kAcross = 32;  // lines of a tile
+  __shared__ input_t tile[kDeep][kChunk * 33];
   // Blocks beside each other have parts of the same lines, those behind them parts of others.
-  const index_t parts = (length - 1) / (8 * kChunk) + 1;
+  const index_t parts = (length - 1) / (kDeep * kChunk) + 1;
   const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
   const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
-  for (index_t line = index_t(first) * 32 + threadIdx.x % 32; line < lines && first < across;
-       line += index_t(across) * 32) {
-    for (index_t at = (index_t(part) * 8 + threadIdx.x / 32) * kChunk; at < length;
-         at += index_t(deep) * 8 * kChunk) {
-      alignas(16) input_t elements[kChunk];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (index_t line = index_t(first) * kAcross; line < lines && first < across;
+       line += index_t(across) * kAcross) {
+    for (index_t at = index_t(part) * kDeep * kChunk; at < length;
+         at += index_t(deep) * kDeep * kChunk) {
+      input_t words[kRows];
 #pragma unroll
-      for (int e = 0; e < kChunk; ++e) {
-        elements[e] = at + e < length ? source[line + (at + e) * ld] : input_t(0);
+      for (int i = 0; i < kRows; ++i) {
+        const index_t row = at + i * 8 + warp;
+        const bool is_there = row < length && line + lane < lines;
+        words[i] = is_there ? source[row * ld + line + lane] : input_t(0);
       }
-      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) =
-          *reinterpret_cast<const uint4*>(elements);
+      __syncthreads();  // the tile before has been read
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const int row = i * 8 + warp;
+        tile[row / kChunk][row % kChunk * 33 + lane] = words[i];
+      }
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < kAcross * kDeep / 256; ++i) {
+        // Eight chunks of four lines for each warp.
+        const int chunk = i * 8 + lane % 8, column = warp * 4 + lane / 8;
+        alignas(16) input_t elements[kChunk];
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) {
+          elements[e] = tile[chunk][e * 33 + column];
+        }
+        if (line + column >= lines || at + chunk * kChunk >= length) continue;
+        reinterpret_cast<uint4&>(packed[(line + column) * packed_ld + at + chunk * kChunk]) =
+            reinterpret_cast<const uint4&>(elements);
+      }
     }
   }
 }
@@ -464,8 +489,8 @@ struct Plan {
   index_t b_offset = (a_lines * a_ld * 4 + 255) / 256 * 256;  // bytes
   index_t tiles = (M + kTileM - 1) / kTileM * ((N + kTileN - 1) / kTileN);  // of D
   index_t bytes = b_offset + (b_lines * b_ld * 4 + 255) / 256 * 256;  // of the workspace
-  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 31) / 32);  // for blocks
-  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 31) / 32);  // for blocks
+  index_t a_pieces = (a_lines + 31) / 32 * ((a_length + 63) / 64);  // for blocks
+  index_t b_pieces = (b_lines + 31) / 32 * ((b_length + 63) / 64);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };

@@ -286,7 +286,7 @@ __device__ inline void write_rows(
   for (int col = lane; col < columns; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = out.D + row0 * out.ldd + col0 + col;
-#pragma unroll 4
+#pragma unroll 8
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
 }
@@ -346,6 +346,11 @@ constexpr int kChunk = 8;  // elements in 16 bytes
 // An operand whose lines do not all start at multiples of 16 bytes is first copied to the workspace
 // with lines that do; blockIdx.z is 0 for A, 1 for B. One that needs no copy has 0 lines here.
 
+// How far behind a multiple of 16 bytes something lies.
+__device__ inline int bytes_off(const input_t* from) {
+  return reinterpret_cast<size_t>(from) % 16;
+}
+
 // 16 of these 32 bytes, from byte `first` (0 to 15) on: all words move by two, by one, by bytes.
 __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
   uint32_t words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -360,35 +365,49 @@ __device__ inline uint4 part_of(uint4 low, uint4 high, int first) {
 }
 
 // Packs lines: 32 lanes beside each other, or 8 where lines are short, read adjacent chunks of 16 bytes:
-// each lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element.
+// each lies in two aligned ones, wherever it starts; at the ends of the matrix it is read by element. All
+// chunks of a turn, of a line each, are on their way before the first is written.
 __device__ inline void pack_lines(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
+  constexpr int kTurn = 2;
   const unsigned lanes = length > 8 * kChunk ? 32 : 8;
   // Blocks beside each other have parts of the same lines, those behind them parts of others.
   const index_t parts = (length - 1) / (lanes * kChunk) + 1;
   const unsigned deep = parts < gridDim.x ? unsigned(parts) : gridDim.x, across = gridDim.x / deep;
   const unsigned part = blockIdx.x % deep, first = blockIdx.x / deep;
-  const unsigned beside = 256 / lanes;  // lines of a block
+  const index_t beside = 256 / lanes * across;  // lines that the grid packs at a time
   const input_t* const end = source + (lines - 1) * ld + length;
-  for (index_t line = index_t(first) * beside + threadIdx.x / lanes; line < lines && first < across;
-       line += index_t(across) * beside) {
+  for (index_t line = first * (256 / lanes) + threadIdx.x / lanes; line < lines && first < across;
+       line += beside * kTurn) {
     for (index_t at = (index_t(part) * lanes + threadIdx.x % lanes) * kChunk; at < length;
          at += index_t(deep) * lanes * kChunk) {
-      const input_t* const from = source + line * ld + at;
-      const int shift = reinterpret_cast<size_t>(from) % 16;
-      const input_t* const low = from - shift / sizeof(input_t);
-      uint4 chunk;
-      if (low >= source && low + 2 * kChunk <= end && at + kChunk <= length) {
-        const uint4* const both = reinterpret_cast<const uint4*>(low);
-        chunk = part_of(both[0], both[1], shift);
-      } else {
-        alignas(16) input_t elements[kChunk];
+      uint4 low[kTurn], high[kTurn];
+      bool whole[kTurn];
 #pragma unroll
-        for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
-        chunk = *reinterpret_cast<const uint4*>(elements);
+      for (int i = 0; i < kTurn; ++i) {
+        const input_t* const from = source + (line + i * beside) * ld + at;
+        const input_t* const aligned = from - bytes_off(from) / sizeof(input_t);
+        whole[i] = line + i * beside < lines && at + kChunk <= length && aligned >= source &&
+                   aligned + 2 * kChunk <= end;
+        if (!whole[i]) continue;
+        low[i] = reinterpret_cast<const uint4*>(aligned)[0];
+        high[i] = reinterpret_cast<const uint4*>(aligned)[1];
       }
-      *reinterpret_cast<uint4*>(&packed[line * packed_ld + at]) = chunk;
+#pragma unroll
+      for (int i = 0; i < kTurn; ++i) {
+        if (line + i * beside >= lines) continue;
+        const input_t* const from = source + (line + i * beside) * ld + at;
+        alignas(16) input_t elements[kChunk];
+        if (whole[i]) {
+          reinterpret_cast<uint4&>(elements) = part_of(low[i], high[i], bytes_off(from));
+        } else {
+#pragma unroll
+          for (int e = 0; e < kChunk; ++e) elements[e] = at + e < length ? from[e] : input_t(0);
+        }
+        reinterpret_cast<uint4&>(packed[(line + i * beside) * packed_ld + at]) =
+            reinterpret_cast<const uint4&>(elements);
+      }
     }
   }
 }
@@ -576,8 +595,8 @@ struct Plan {
   index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
   index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
-  index_t a_pieces = (a_lines * a_lanes + 255) / 256 * ((a_length + 255) / 256);  // for blocks
-  index_t b_pieces = (b_lines * b_lanes + 255) / 256 * ((b_length + 255) / 256);  // for blocks
+  index_t a_pieces = (a_lines * a_lanes + 511) / 512 * ((a_length + 255) / 256);  // for blocks
+  index_t b_pieces = (b_lines * b_lanes + 511) / 512 * ((b_length + 255) / 256);  // for blocks
   index_t pieces = a_pieces > b_pieces ? a_pieces : b_pieces;
   index_t pack_blocks = pieces < 65536 ? pieces : 65536;
 };

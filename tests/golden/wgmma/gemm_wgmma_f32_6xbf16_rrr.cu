@@ -321,7 +321,7 @@ __device__ inline void write_rows(
   for (int col = lane; col < kPieceN; col += 32) {  // a column of each lane, element by element
     if (col0 + col >= out.cols) continue;
     output_t* to = out.D + row0 * out.ldd + col0 + col;
-#pragma unroll 4
+#pragma unroll 8
     for (int row = 0; row < rows; ++row, to += out.ldd) *to = staging.at(row, col);
   }
 }
