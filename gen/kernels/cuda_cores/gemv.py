@@ -99,6 +99,19 @@ def few_grid(*vectors: int) -> Callable[[Choice], Sequence[Mapping[str, Any]]]:
     return lambda _: [{"few": few, "vectors": n} for few in ("rows", "columns") for n in vectors]
 
 
+def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
+    """What is chosen among. Of lines along K, twice as many for a block where elements are long: a
+    thread then multiplies more often by what it has read of the few."""
+    size = chosen.dtypes.input.size
+    wide = [
+        {"few": few, "vectors": n, "strip": 8}
+        for few in ("rows", "columns")
+        for n in (4, 8)
+        if size >= 4 and along_k(few, chosen.layouts)
+    ]
+    return [*few_grid(1, 2, 4, 8)(chosen), *wide]
+
+
 def _pace(dtypes: DTypes) -> Pace:
     """A lane multiplies what it has read, and adds up with its neighbours."""
     if dtypes.name == "i32":  # of an older version, which did not start early
@@ -113,8 +126,8 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     if dtypes.name == "f32":
         return Pace(
-            "cuda", 0.191, along=1.15, wait=9, wait_k=0.00642, across_k=0.0221, small=0.2,
-            alone=212, last=2620, gather=0.956, start=21, across=722, code=955, registers=80,
+            "cuda", 0.239, along=1.8, wait=9, wait_k=0.00514, across_k=0.0101, small=0.55,
+            alone=1010, last=3280, gather=1.45, start=3.5, across=108, code=764, registers=80,
             exact=True,
         )  # fmt: skip
     if dtypes.input.size == 2:
@@ -152,7 +165,7 @@ GEMV = Variant(
     geometry,
     rules=few_rules,
     printed=_printed,
-    grid=few_grid(1, 2, 4, 8),
+    grid=_grid,
     pace=_pace,
     adds_as_aligned=True,
     waits=True,
