@@ -82,8 +82,12 @@ def few_printed(spec: KernelSpec) -> Mapping[str, Any]:
 
 
 def _printed(spec: KernelSpec) -> Mapping[str, Any]:
-    """Whole steps apart from the last one, where that was faster on an H200: the compiler then asks
-    for all that is read in a step at once, but there is twice the code."""
+    """How it reads.
+
+    ahead: whole steps apart from the last one, where that was faster on an H200: the compiler then
+    asks for all that is read in a step at once, but there is twice the code. few_at_once: whether
+    the few, where they are neighbours in memory, can be read 16 bytes at a time.
+    """
     common = few_printed(spec)
     few, w_along = int(spec.tunables["vectors"]), common["w_along"]
     along = w_along and along_k(_OTHER[spec.tunables["few"]], spec.layouts)
@@ -91,7 +95,8 @@ def _printed(spec: KernelSpec) -> Mapping[str, Any]:
         ahead = not along
     else:
         ahead = few > 1 if along else few > 2 and not w_along
-    return {**common, "ahead": ahead}
+    at_once = w_along and not along and few % (UNIT // spec.dtypes.input.size) == 0
+    return {**common, "ahead": ahead, "few_at_once": at_once}
 
 
 def few_grid(*vectors: int) -> Callable[[Choice], Sequence[Mapping[str, Any]]]:
@@ -137,8 +142,8 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     if dtypes.name == "f64":
         return Pace(
-            "cuda", 0.133, along=1.01, wait=57, wait_k=0.0065, across_k=0.0613, small=0.18,
-            alone=109, last=732, gather=1.3, start=999, across=194, code=2820, registers=168,
+            "cuda", 0.132, along=2.34, wait=9.6, wait_k=0.00504, across_k=0.0155, small=0.074,
+            alone=391, last=1070, gather=1.83, start=697, across=341, code=2770, registers=208,
             exact=True,
         )  # fmt: skip
     return Pace(

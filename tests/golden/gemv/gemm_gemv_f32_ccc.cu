@@ -55,47 +55,55 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kWidth = 4;  // elements in 16 bytes
 using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
 
-// Elements of a row of A or a column of B that a thread has at a time.
-struct alignas(16) Chunk {
+// Elements of a column of B that a thread has at a time: every kThreads-th.
+struct Chunk {
   input_t of[kWidth];
 
-  // Reads every kThreads-th element of a line in which they are `distance` apart. Where it has ended they
-  // are zeros, which add nothing to a sum. whole: it has not.
-  __device__ void read(const input_t* line, index_t distance, index_t k0, index_t K, bool whole) {
+  // Reads them. Where the column has ended they are zeros, which add nothing to a sum. whole: it has not.
+  __device__ void read(const input_t* line, index_t k0, index_t K, bool whole) {
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) {
       const index_t k = k0 + e * kThreads + threadIdx.x;
-      of[e] = whole || k < K ? line[k * distance] : input_t{};
+      of[e] = whole || k < K ? line[k] : input_t{};
     }
   }
 };
 
 // Computes the tile of D that begins at (row0, col0). Where lines do not exist, the last one counts again.
+template <int kCount>  // neighbours in a line of A that are read at once: kWidth or 1
 __device__ inline void multiply(
     Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
     index_t lda, const input_t* B, index_t ldb) {
   accumulator_t sum[kRows][kCols] = {};
   // Multiplies a step, in which all elements exist if it is whole: then no load waits for another.
   const auto add = [&](index_t k0, bool whole) {
-    Chunk a[kRows], b[kCols];
+    Chunk b[kCols];
 #pragma unroll
     for (int j = 0; j < kCols; ++j) {
       const index_t col = col0 + j < N ? col0 + j : N - 1;
-      b[j].read(B + col * ldb, 1, k0, K, whole);
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const index_t row = row0 + i < M ? row0 + i : M - 1;
-      a[i].read(A + row, lda, k0, K, whole);
+      b[j].read(B + col * ldb, k0, K, whole);
     }
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) {
+      const index_t k = k0 + e * kThreads + threadIdx.x;
+      alignas(16) input_t a[kRows] = {};
+      if (whole || k < K) {
+#pragma unroll
+        for (int n = 0; n < kRows; n += kCount) {
+          const index_t last = M - kCount, row = row0 + n < last ? row0 + n : last;
+          const input_t* const from = A + k * lda + row;
+          if constexpr (kCount == kWidth) {
+            reinterpret_cast<int4&>(a[n]) = *reinterpret_cast<const int4*>(from);
+          } else {
+            a[n] = *from;
+          }
+        }
+      }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
         for (int j = 0; j < kCols; ++j) {
-          sum[i][j] +=
-              static_cast<accumulator_t>(a[i].of[e]) * static_cast<accumulator_t>(b[j].of[e]);
+          sum[i][j] += static_cast<accumulator_t>(a[i]) * static_cast<accumulator_t>(b[j].of[e]);
         }
       }
     }
@@ -122,13 +130,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
   __shared__ Sums sums;
+  // Whether lines of A begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
+  const bool aligned =
+      reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 && M % kWidth == 0;
   const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
   // Neighbouring blocks have the same columns of D, and read the same of B.
   // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
   for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
     const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
-    multiply(sums, row0, col0, M, N, K, A, lda, B, ldb);
+    if (aligned) {
+      multiply<kWidth>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+    } else {
+      multiply<1>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+    }
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
       const int i = at / kCols, j = at % kCols;
