@@ -111,7 +111,7 @@ _AS_MANY_LINES = "the threads copy no more lines at once than a step has"
 _NO_GPU = "no GPU has the memory for partial sums of 2^36 bytes a slice"
 _BLOCKS = "what a thread acquires, its block has seen, as docs/checks.md says"
 _MOST_GROUPS = "2^31 - 65,536 matrices to pack, which takes hours here"
-_NOWHERE = "what is added to an element behind an array of registers, the compiler leaves out"
+_NOWHERE = "what is added or loaded to behind an array of registers, the compiler leaves out"
 _EIGHTS = "a work tile's sums are added up by a multiple of 8 blocks"
 _EARLY = "what comes to L2 early is a matter of speed"
 _EACH_ITS_OWN = "there are no more warps than this"
@@ -279,6 +279,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_SHIFTED_C, "mma batched: epilogue: if (beta != 0) C += product * stride_c; -> if (true)"),
     (_MORE_THAN_COUNTERS, "-> const int lines = left, above = kAbove - lines"),
     (_NOWHERE, "gemv: comparison: for (int i = 0; i < kRows; ++i) { ->"),
+    *(
+        (_NOWHERE, f"gemv columns: {kind}: for (int n = 0; n < kCols; n += kCount) {{ ->")
+        for kind in ("comparison", "sizes")
+    ),
     (_STEPS, "-> for (; n < short(last); n += kTeams) {"),
     (_BLOCKS, "wgmma stream-k: stream: flag = flags + warp; -> flag = flags + warp / 2;"),
     *((_WITHIN, f"mma_tma: rounding: {x} += out.beta *") for x in "xy"),
@@ -302,7 +306,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     (_ONE_ROW, "mma: wide: const bool aligned = is_aligned(out.D, out.ldd) && col0"),
     (_STRIDES, "-> const index_t parts = length / ("),
     (_STRIDES, "-> const index_t parts = (length - kChunk) / ("),
-    (_TWICE, "threadIdx.x % 32; line < lines && first < across; -> for (index_t line = index_t("),
+    (_TWICE, "kAcross; line < lines && first < across; -> for (index_t line = index_t("),
     (_TWICE, "threadIdx.x / lanes; line < lines && first < across; -> for (index_t line ="),
     (_PROMOTED, "promotion: end = (begin / 2 + 1) * 2; -> end = begin + 1;"),
     (_AS_MULTIPROCESSORS, "-> for (int slice = group; slice < (unsigned short)(slices); slice += "),
