@@ -48,18 +48,21 @@ def chosen(kind: str) -> list[float]:
     dtypes, layouts = parse_dtype(kind.split()[0]), parse_layout(kind.split()[1])
     gpu, others = GPUS["h200"], shapes()
 
-    def rank(shape: GemmShape) -> None:
-        product = Product.packed(shape, dtypes, layouts)
-        choice.rank(product, gpu, gpu.own_arch, {}, folders.default())
+    square = GemmShape(4096, 4096, 4096)
+
+    def product(shape: GemmShape) -> Product:
+        return Product.packed(shape, dtypes, layouts)
 
     def model() -> None:
-        product = Product.packed(GemmShape(4096, 4096, 4096), dtypes, layouts)
-        ranking.rank(product, gpu, gpu.own_arch, {})
+        ranking.rank(product(square), gpu, gpu.own_arch, {})
+
+    def rank(shape: GemmShape) -> None:
+        choice.rank(product(shape), gpu, gpu.own_arch, {}, folders.default())
 
     def prepare() -> None:
         choice.learnt(gpu, dtypes, layouts, folders.default()).prepare()
 
-    first = [_ms(model), _ms(lambda: rank(GemmShape(4096, 4096, 4096))), _ms(prepare)]
+    first = [_ms(model), _ms(lambda: rank(square)), _ms(prepare)]
     return first + [_ms(lambda shape=shape: rank(shape)) for shape in (*others, others[-1])]
 
 

@@ -42,7 +42,7 @@ from tests import ROOT
 _MAKE = """
 import json, sys
 from gen.errors import GenError
-from gen.kernels.registry import VARIANTS, spec_from_json
+from gen.kernels.registry import spec_from_json
 from gen.source.render import render
 from gen.source.versions import template_version
 found = {}

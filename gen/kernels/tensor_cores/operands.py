@@ -115,13 +115,12 @@ class Operand:
         """
         if self.transposed:
             return PACKED_LINE // self.size, self.deep * UNIT // self.size
-        turn = self.lines_of_turn if self.parts == 1 else 1
-        return HELPER_THREADS // WARP * turn, WARP * UNIT // self.size
+        return HELPER_THREADS // WARP * self.lines_of_turn, WARP * UNIT // self.size
 
     @property
     def lines_of_turn(self) -> int:
-        """Lines of which each thread that packs has a chunk at a time."""
-        return 2
+        """Lines of which each thread that packs has a chunk at a time; what splits has one."""
+        return 2 if self.parts == 1 else 1
 
     @property
     def deep(self) -> int:
