@@ -38,13 +38,13 @@ class Known(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _of_grids(
-    dtypes: DTypes, layouts: Layouts, gpu: GpuModel
+    dtypes: DTypes, layouts: Layouts, gpu: GpuModel, many: bool
 ) -> Mapping[str, tuple[KernelSpec, Weighed]]:
     """What is chosen among where no tunables are given: nearly all kernels that a table has.
 
     They are made once for both.
     """
-    found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, ())
+    found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, (), many)
     return {spec.to_json(): (spec, weighed) for spec, weighed in found}
 
 
@@ -72,7 +72,8 @@ class Tuned:
         Of two times of one, that of the later run: an older gen may lack a tunable that is 0.
         """
         product, gpu = self.product, self._gpu
-        kernels = _of_grids(product.dtypes, product.layouts, gpu)
+        many = ranking.has_many(product)
+        kernels = _of_grids(product.dtypes, product.layouts, gpu, many)
         found: dict[str, Known] = {}
         for time in sorted(self._times, key=attrgetter("run", "spec")):
             kernel = kernels.get(time.spec) or _weighed(time.spec, gpu)

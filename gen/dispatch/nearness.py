@@ -19,7 +19,7 @@ from gen.kernels.formulas import Fact, function, last_of
 ONE = 4096  # a ratio of 1
 LEAST, MOST = ONE // 8, ONE * 8  # what is further off is no error of a model
 _WHOLE = 1024  # the nearness of a problem to itself
-_FAR = _WHOLE // 8  # less is not counted
+_FAR = _WHOLE // 4  # less is not counted
 _COUNTED = 64  # a weight, at a nearness of 1 / sqrt(2)
 _ANYWHERE = 8  # the same for all that is counted: what is wrong there may be so here
 _PRIOR = 16  # the weight of the model in itself

@@ -17,6 +17,7 @@ from gen.device.gpus import GPUS, GpuModel
 from gen.dispatch import cost
 from gen.dispatch.weights import Weighed, weigh
 from gen.errors import SpecError, UsageError
+from gen.kernels.cuda_cores.gemv import FEW
 from gen.kernels.registry import VARIANTS, built, check_types, make_spec
 from gen.kernels.tensor_cores.tiles import PING_PONG
 from gen.kernels.tunables import Choice, Conflict
@@ -148,6 +149,8 @@ _SIZES = 8  # of groups, that their times are the mean of
 # limits all kernels. See docs/lab/tensor-cores.md.
 _HIDDEN, _FEWEST, _FEW = 15, 64, 256
 
+_MANY = 512  # rows or columns: in a draw of 1,300 products, no kernel for few was near with more
+
 Given = tuple[tuple[str, Any], ...]  # tunables that the caller has set
 
 
@@ -159,7 +162,7 @@ def as_key(tunables: Mapping[str, Any] | None) -> Given:
 def rank(
     product: Product, gpu: GpuModel, arch: str, tunables: Mapping[str, Any] | None = None
 ) -> list[Ranked]:
-    """Every kernel that can run the problem on a GPU, the fastest first.
+    """Every kernel that is a choice for the problem on a GPU, the fastest first.
 
     arch: what kernels are written for, the GPU's or older. tunables: those that the caller has
     set stay. Raises SpecError where there is none, and as `make_spec` for tunables that no kernel
@@ -168,13 +171,19 @@ def rank(
     s = product.shape
     largest = max(s.m, s.n, s.k)
     given = as_key(tunables)
-    found = candidates(product.dtypes, product.layouts, gpu, arch, given)
+    many = has_many(product) and not given
+    found = candidates(product.dtypes, product.layouts, gpu, arch, given, many)
     found = [*found, *_fitted(product, gpu, arch, given, {spec for spec, _ in found})]
     all_ = [timed(product, gpu, *each) for each in found if largest <= each[0].row.most]
     if not all_:
         raise _none(product, arch, dict(given))
     busy = [each for each in all_ if not each.idle]
     return sorted(busy or all_, key=lambda each: each.time)
+
+
+def has_many(product: Product) -> bool:
+    """Whether it has so many rows, and columns, that kernels for few of either are no choice."""
+    return min(product.shape.m, product.shape.n) > _MANY
 
 
 def ranked(spec: KernelSpec, product: Product, gpu: GpuModel) -> Ranked:
@@ -239,10 +248,10 @@ def choose(
 
 @lru_cache(maxsize=64)
 def candidates(
-    dtypes: DTypes, layouts: Layouts, gpu: GpuModel, arch: str, given: Given
+    dtypes: DTypes, layouts: Layouts, gpu: GpuModel, arch: str, given: Given, many: bool = False
 ) -> Sequence[tuple[KernelSpec, Weighed]]:
-    """What there is for these types and layouts, with what the caller has set."""
-    return [(spec, weigh(spec, gpu)) for spec in grids(dtypes, layouts, arch, dict(given))]
+    """What there is for these types and layouts, with what the caller has set: see `grids`."""
+    return [(spec, weigh(spec, gpu)) for spec in grids(dtypes, layouts, arch, dict(given), many)]
 
 
 def _fitted(
@@ -293,13 +302,15 @@ def _own_arch(row: Variant, arch: str) -> str:
 
 
 def grids(
-    dtypes: DTypes, layouts: Layouts, arch: str, given: Mapping[str, Any]
+    dtypes: DTypes, layouts: Layouts, arch: str, given: Mapping[str, Any], many: bool = False
 ) -> Sequence[KernelSpec]:
-    """What all rows offer, with what the caller has set."""
+    """What all rows offer, with what the caller has set. many: for products with `has_many`."""
     found: dict[KernelSpec, None] = {}
     unknown: UsageError | None = None
     for row, chosen in _offered(dtypes, layouts, arch, given):
-        grid = row.grid(chosen)
+        if many and FEW.name in row.tunable_names:
+            continue
+        grid = row.grid(chosen._replace(arch=arch))
         for tunables in (*grid, {}) if given else grid:
             try:
                 found[built(row, chosen._replace(values={**tunables, **given}))] = None

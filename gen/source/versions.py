@@ -12,23 +12,26 @@ from gen.source.render import FRAME
 from gen.source.templates import template_dir
 
 # Templates name others in quotes; the frame of a kernel is the one that they name by a variable.
-_NAMED = re.compile(r'/\*%-?\s*(?:extends|include|import|from)\s+"([^"]+)"')
+_NAMED = re.compile(rb'/\*%-?\s*(?:extends|include|import|from)\s+"([^"]+)"')
 
 # Comments, of Jinja and of C++: they change nothing of a kernel, nor do spaces.
-_COMMENT = re.compile(r"/\*#.*?#\*/|//[^\n]*", re.DOTALL)
+_COMMENT = re.compile(rb"/\*#.*?#\*/|//[^\n]*", re.DOTALL)
+_SPACES = b" \t\r\n"
 
 
 class _Part(NamedTuple):
-    """What is read of a template: the names of others in it, and its code."""
+    """What is read of a template: the names of others in it, and a digest of its code."""
 
     names: tuple[str, ...]
-    code: bytes
+    digest: bytes
 
 
 @cache  # most are parts of several kernels
 def _part(folder: Path, name: str) -> _Part:
-    text = (folder / name).read_text(encoding="utf-8")
-    return _Part(tuple(_NAMED.findall(text)), " ".join(_COMMENT.sub("", text).split()).encode())
+    text = (folder / name).read_bytes()
+    code = _COMMENT.sub(b"", text).translate(None, _SPACES)
+    names = (name.decode() for name in _NAMED.findall(text))
+    return _Part(tuple(names), hashlib.sha256(code).digest())
 
 
 def template_files(*names: str) -> list[Path]:
@@ -55,5 +58,5 @@ def template_version(name: str) -> str:
     They tell whether a kernel that was measured is still the kernel that is emitted.
     """
     parts = _parts(template_dir(), name)
-    codes = (parts[part].code for part in sorted(parts, key=lambda part: part.split("/")))
-    return hashlib.sha256(b"".join(codes)).hexdigest()[:8]
+    digests = (parts[part].digest for part in sorted(parts))
+    return hashlib.sha256(b"".join(digests)).hexdigest()[:8]

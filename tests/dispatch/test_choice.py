@@ -48,11 +48,11 @@ def test_without_points_a_time_is_the_models() -> None:
 
 def test_the_nearer_the_more_a_point_counts() -> None:
     assert ratio(point(1.5)) == pytest.approx(1.5, rel=1e-3)
-    found = [ratio(point(1.5, m, 500, 4000)) for m in (1100, 1500, 2000, 4000, 7900)]
+    found = [ratio(point(1.5, m, 500, 4000)) for m in (1100, 1500, 2000, 3000, 3900)]
     assert found == sorted(found, reverse=True)
     assert found[2] == pytest.approx(1.5, abs=0.1)
     assert found[-1] > 1
-    assert ratio(point(1.5, 8100, 500, 4000)) == 1
+    assert ratio(point(1.5, 4100, 500, 4000)) == 1
     assert ratio(point(1.5, 2000, 1000, 500)) == 1 == ratio(point(1.5, odd=1), point(2, count=9))
     assert ratio(point(1.5, 2000, 500, 4000)) > ratio(point(1.5, 2000, 500, 4000, own=1)) > 1.2
     both = ratio(point(1.5), point(0.5, 1100, 500, 4000))
@@ -218,6 +218,6 @@ def test_records_correct_each_other_as_the_page_says() -> None:
     """Little where the model was fitted to them, much where it is off for a kernel."""
     records = near.read(near.H200)
     fitted, off = (near.errors(records, factors) for factors in ({}, near.off(records)))
-    assert len(fitted.near) == len(off.near) > 120
+    assert len(fitted.near) == len(off.near) > 50
     assert statistics.median(fitted.near) <= statistics.median(fitted.alone) + 0.01
     assert statistics.median(off.near) <= statistics.median(off.alone) / 2

@@ -8,7 +8,8 @@ the templates of COMMIT is stamped with today's, if the code that both make for 
 the same, up to the host's side and, where nothing was packed, to what packs; or compiles to the
 same PTX. Printed is how many entries of each kernel were, and were not. Tunables that are new are
 written to all entries, with their defaults: a kernel that is measured again would have two entries
-otherwise. Then outdated entries are dropped of problems that have enough of today's.
+otherwise. Then outdated entries are dropped of problems that have enough of today's, and entries of
+kernels that are no choice for their problem.
 """
 
 from __future__ import annotations
@@ -23,18 +24,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gen import files
 from gen.compile import nvrtc
 from gen.device.execute import planned
+from gen.device.gpus import GPUS
+from gen.dispatch import ranking
+from gen.dispatch.ranking import Product
 from gen.dispatch.table import Entry, Table, load
 from gen.kernels.registry import VARIANTS, spec_from_json
 from gen.prove.cpp_tokens import tokens
 from gen.source.versions import template_version
 from gen.spec.arch import MULTIPROCESSORS
+from gen.spec.dtypes import parse_dtype
 from gen.spec.kernel import KernelSpec
-from gen.spec.problem import ALIGNED, GemmProblem
+from gen.spec.problem import ALIGNED, GemmProblem, GemmShape, parse_layout
 from tests import ROOT
 
 # Prints, of each specification that the sources in the current folder take, the version of its
@@ -139,8 +144,30 @@ def stamped(
     return replace(table, entries=tuple(entries)).merged(Table())
 
 
+@functools.cache
+def choices(size: GemmShape, batch: int, gpu: str, kind: tuple[tuple[str, Any], ...]) -> set[str]:
+    """The kernels that are chosen among for a problem: as JSON."""
+    given = dict(kind)
+    dtypes, layouts = parse_dtype(given.pop("dtype")), parse_layout(given.pop("layout"))
+    product = Product.packed(size, dtypes, layouts, batch=batch)
+    model = GPUS[gpu]
+    return {one.spec.to_json() for one in ranking.rank(product, model, model.own_arch, given)}
+
+
+_KIND = ("dtype", "layout", "batched", "grouped", "grouped_k")  # what a caller says of a product
+
+
+def is_choice(entry: Entry) -> bool:
+    """Whether its kernel is one of these."""
+    spec = entry.spec
+    kind = [(name, spec[name]) for name in _KIND if spec.get(name)]
+    if spec["epilogue"] != "linear":
+        kind.append(("epilogue", spec["epilogue"]))
+    return json.dumps(dict(spec)) in choices(entry.size, entry.batch, entry.gpu, tuple(kind))
+
+
 def pruned(table: Table, counted: Counter[str]) -> Table:
-    """The table without what is outdated, where enough is not."""
+    """The table without what is outdated, where enough is not, and without what is no choice."""
 
     def is_fresh(entry: Entry) -> bool:
         row = VARIANTS.get(entry.spec["variant"])
@@ -149,7 +176,9 @@ def pruned(table: Table, counted: Counter[str]) -> Table:
     fresh = Counter(entry.problem for entry in table.entries if is_fresh(entry))
     kept = [x for x in table.entries if is_fresh(x) or fresh[x.problem] < ENOUGH]
     counted["outdated, dropped"] += len(table.entries) - len(kept)
-    return replace(table, entries=tuple(kept)).merged(Table())
+    found = [entry for entry in kept if is_choice(entry)]
+    counted["no choice, dropped"] += len(kept) - len(found)
+    return replace(table, entries=tuple(found)).merged(Table())
 
 
 def main(args: Sequence[str]) -> int:

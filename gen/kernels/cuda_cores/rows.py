@@ -87,9 +87,19 @@ def _paced(
     return pace
 
 
-def _tiles(_: Choice) -> Sequence[Mapping[str, Any]]:
-    """What is chosen among."""
-    return {}, {"tile": 16}
+def _is_outdone(chosen: Choice) -> bool:
+    """Whether tensor cores multiply these types: rungs that keep tiles are slower there."""
+    return chosen.dtypes.input.size <= 2 and chosen.cc >= 80
+
+
+def _rung(chosen: Choice) -> Sequence[Mapping[str, Any]]:
+    """What is chosen among: its defaults."""
+    return () if _is_outdone(chosen) else ({},)
+
+
+def _tiles(chosen: Choice) -> Sequence[Mapping[str, Any]]:
+    """The same for square tiles, of which there are small ones as well."""
+    return () if _is_outdone(chosen) else ({}, {"tile": 16})
 
 
 def _threadblock(narrow: str, wide: str) -> Size:
@@ -153,6 +163,7 @@ SCALAR_VARIANTS = (
             _GRID,
         ),
         geometry.shared_row,
+        grid=_rung,
         pace=_paced(_BY_LINES, 0.07, alone=202, last=1790, start=850, lines=True, exact=True),
     ),
     _row(
@@ -178,6 +189,7 @@ SCALAR_VARIANTS = (
         register_tiles.thread_tile,
         checks=rules.column_rules,
         transposes=True,
+        grid=_rung,
         pace=_paced(_BY_REGISTERS, 0.325, 0.68, alone=559, last=2090, start=619, registers=64),
     ),
     _row(
@@ -187,6 +199,7 @@ SCALAR_VARIANTS = (
         register_tiles.thread_tile,
         checks=rules.square_rules,
         transposes=True,
+        grid=_rung,
         pace=_paced(_BY_REGISTERS, 0.515, 0.85, alone=871, last=1520, start=928),
     ),
     _row(
@@ -198,6 +211,7 @@ SCALAR_VARIANTS = (
         printed=printed_copies(Copied.VECTORS),
         transposes=True,
         by_vectors=True,
+        grid=_rung,
         pace=_paced(_BY_VECTORS, 0.65, 0.52, alone=762, last=1210, start=704),
     ),
     _row(
@@ -209,6 +223,7 @@ SCALAR_VARIANTS = (
         printed=printed_copies(Copied.VECTORS),
         transposes=True,
         by_vectors=True,
+        grid=_rung,
         pace=_paced(_BY_VECTORS, 0.68, 0.55, alone=878, last=1250, start=730),
     ),
     _row(

@@ -29,10 +29,12 @@ from gen.spec.problem import along_k
 Tunables = Mapping[str, Any]
 
 # Rows and columns of D that a block computes, and those of a warp.
-_MMA = (
+_MMA_LARGE = (
     ("128x256", "64x64"),
     ("256x128", "64x64"),
     ("128x128", "64x64"),
+)
+_MMA = (
     ("64x128", "32x64"),
     ("128x64", "64x32"),
     ("64x64", "32x32"),
@@ -60,15 +62,17 @@ _MMA_ANYWHERE = (
     ("16x64", 128, "16x16"),
     ("64x16", 128, "16x16"),
 )
-_TMA = (
-    ("128x256", "64x64", 3),
-    ("256x128", "64x64", 3),
-    ("128x192", "64x48", 4),
-    ("128x128", "64x64", 5),
-    ("64x128", "32x64", 8),
-    ("64x64", "32x32", 8),
+_TMA_LARGE = (
+    ("128x256", "64x64", 3, 1),
+    ("256x128", "64x64", 3, 1),
+    ("128x192", "64x48", 4, 1),
+    ("128x128", "64x64", 5, 1),
+    ("96x96", "32x48", 7, 2),  # by two teams of warps
 )
-_TMA_SLICED = (("96x96", "32x48", 7),)  # by two teams of warps
+_TMA = (
+    ("64x128", "32x64", 8, 1),
+    ("64x64", "32x32", 8, 1),
+)
 # The second one leaves registers to the producers, which find the tiles of groups.
 _TMA_DOUBLE = (
     ("128x128", "32x64", 3, "m16n8k8"),
@@ -76,7 +80,7 @@ _TMA_DOUBLE = (
     ("128x64", "32x32", 6, "m16n8k4"),
     ("64x128", "32x32", 6, "m16n8k4"),
 )
-_TMA_HALF = (("256x256", "128x64", 3), ("256x224", "64x112", 3), ("192x256", "96x64", 3))
+_TMA_HALF = (("256x256", "128x64", 3, 1), ("256x224", "64x112", 3, 1), ("192x256", "96x64", 3, 1))
 
 _WGMMA = (
     ("256x192", 3),
@@ -191,6 +195,14 @@ def _split(each: Iterable[Tunables]) -> list[Tunables]:
     return [{**one, "split_k": slices} for one in each for slices in _SLICES]
 
 
+_OF_WARPS = {"pack", "warp", "instruction", "sliced_k"}  # tunables that wgmma has not
+
+
+def _has_wgmma(chosen: Choice) -> bool:
+    """Whether large tiles of `mma.sync` are outdone: by the instructions of Hopper alone."""
+    return chosen.arch == "sm_90a" and _OF_WARPS.isdisjoint(chosen.values)
+
+
 def mma_grid(chosen: Choice) -> Sequence[Tunables]:
     """Of `mma`: its default alone where registers are short."""
     if widens(chosen):
@@ -199,10 +211,11 @@ def mma_grid(chosen: Choice) -> Sequence[Tunables]:
         rows = [*_MMA_DOUBLE]
     else:
         half = _MMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
+        large = () if _has_wgmma(chosen) else half + _MMA_LARGE
         deep = [(64, 4), (128, 3)] if chosen.cc >= 80 else [(64, 2)]  # bytes along K, stages
         rows = [
             (f"{tile}x{_step(chosen, line)}", warp, stages)
-            for tile, warp in half + _MMA
+            for tile, warp in large + _MMA
             for line, stages in deep
         ]
     tiles = [{"threadblock": tile, "warp": warp, "stages": stages} for tile, warp, stages in rows]
@@ -225,10 +238,10 @@ def tma_grid(chosen: Choice) -> Sequence[Tunables]:
             for tile, warp, stages, name in _TMA_DOUBLE
         )
     half = _TMA_HALF if chosen.dtypes.accumulator.size == 2 else ()
-    rows = [(*row, 1) for row in half + _TMA] + [(*row, 2) for row in _TMA_SLICED]
+    large = () if _has_wgmma(chosen) else half + _TMA_LARGE
     return _split(
         {"threadblock": f"{tile}x{k}", "warp": warp, "stages": stages, "sliced_k": teams}
-        for tile, warp, stages, teams in rows
+        for tile, warp, stages, teams in large + _TMA
     )
 
 

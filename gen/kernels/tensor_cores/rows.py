@@ -209,7 +209,7 @@ TENSOR_VARIANTS = (
         tunables=tuple(_ONLY_K8 if t is _INSTRUCTION else t for t in _MMA.tunables),
         # Of the others, mma has this instruction anyway, or not at all.
         dtypes=tuple(name for name in TENSOR_DTYPES if DTYPES[name].input.size == 2),
-        grid=lambda _: ({},),
+        grid=lambda _: (),  # where that is the best instruction, mma has it
         pace=short_pace,
     ),
     Variant(

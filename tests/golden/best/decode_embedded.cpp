@@ -794,7 +794,7 @@ index_t predict(
     const index_t near_k = k < at_k ? k * 1024 / at_k : at_k * 1024 / k;
     const index_t near_count = count < at_count ? count * 1024 / at_count : at_count * 1024 / count;
     const index_t near = near_m * near_n / 1024 * near_k / 1024 * near_count / 1024;
-    const bool alike = odd_a + 2 * odd_b == at_odd && near >= 128;
+    const bool alike = odd_a + 2 * odd_b == at_odd && near >= 256;
     const index_t squared = near * near;
     const index_t closer = squared * 64 / (1048577 - squared) * own;
     const index_t weight = alike ? closer + 8 : 0;
