@@ -38,6 +38,7 @@ PACKED = 1.42  # times as long as a copy of the same bytes takes a kernel that p
 SPLIT = 3.9  # the same where it splits elements into parts
 ADDED = 3.16  # times the bytes of a slice's sums, in those of device memory
 RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
+THICK = 128  # bytes of a line along K that memory moves as fast as any, where a step has so many
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
 AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
@@ -45,7 +46,9 @@ SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 TAKING_TURNS = 0.92
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
 HELD = 0.84  # of `Pace.across_k`, where teams of warps hold chunks
-STAYING = 1.02  # times as long a step takes on CUDA cores where blocks stay for all tiles
+# Times as long a step takes on CUDA cores where blocks stay for all tiles, and teams or lanes hold
+# chunks: that many registers are more than there are.
+STAYING = 1.05
 PANELS = 1.1  # times as long the copies of an operand take that runs across K, for wgmma
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
@@ -184,6 +187,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     layouts = spec.layouts
     runs = along_k(Layouts(layouts.a, layouts.b, not spec.swapped))  # as the kernel has them
     share = pace.share * (pace.along if runs[1 - _short(spec)] else 1)
+    if spec.warp:
+        share /= 1 + pace.reads * WARP / (spec.warp.m * spec.warp.n)
     products = (
         tile.m * tile.n * tile.k * d.products / (peak(gpu, d, pace.unit) / 2 / gpu.sms * share)
     )
@@ -210,17 +215,18 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     chunks = (tile.m + tile.n) * step / UNIT * clock if anywhere else 0
     more += ANYWHERE * chunks
     turns = spec.tunables.get("schedule") == PING_PONG
+    stays = bool(spec.stream_k and not persistent)
     main = (
         max(products, shared)
         * (IN_BURSTS if spec.tunables.get("burst", 1) > 1 else 1)
         * (TAKING_TURNS if turns and rows * columns > 2 else 1)
-        * (STAYING if spec.stream_k and not persistent else 1)
+        * (STAYING if stays and spec.tunables.get("held") else 1)
         + more
         + _gathered(spec, pace, (copy_a, copy_b), runs)
     )
     lone = main * max(1, SCHEDULERS * WARP / threads) + pace.alone * clock + ANYWHERE_ALONE * chunks
     # Time that is shared evenly counts `wait` alone, also where no other block works meanwhile.
-    lonely = spec.stream_k and not persistent and resident == 1
+    lonely = stays and resident == 1
     wait = (pace.alone if lonely else pace.wait) * clock * (1 if resident == 1 else HIDDEN)
     small = 0 if anywhere else pace.small
     small_a, small_b = (small * x for x in _loads(spec, runs, (copy_a, copy_b)))
@@ -237,7 +243,9 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     k = tile.k if pace.exact else 1
 
     def spread(side: int, run: bool) -> float:
-        return 1 + (0 if run or not persistent else NARROW / side / d.factor.size)
+        if run:
+            return 1 + pace.thin * max(THICK / step - 1, 0)
+        return 1 + (NARROW / side / d.factor.size if persistent else 0)
 
     few = {"rows": 1, "columns": 2}.get(spec.tunables.get("few", ""), 0) if all(runs) else 0
 

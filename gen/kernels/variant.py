@@ -86,6 +86,8 @@ class Pace(NamedTuple):
     scatter: float = 1
     gather: float = 1
     along: float = 1
+    reads: float = 0
+    thin: float = 0
     start: float = 900
     across: float = 0
     meeting: float = 0

@@ -102,7 +102,7 @@ def test_teams_hold_lines_along_k(dtype: str) -> None:
 
 
 def test_what_else_is_chosen() -> None:
-    tiles = {512: "64x32", 1024: "64x128", 2048: "128x256", 4096: "128x256 stream"}
+    tiles = {512: "64x32", 1024: "64x128", 2048: "64x256", 4096: "128x256 stream"}
     for side, tile in tiles.items():
         assert what(chosen("f32", "sm_90a", side, side, side)) == f"simt {tile}", side
     assert what(chosen("f64", "sm_90a", 4096, 4096, 4096)) == "mma_tma 128x128"

@@ -16,6 +16,7 @@ from gen.kernels.tunables import Choice, Integer, Size
 from gen.kernels.variant import BATCHED, STREAM_K, Pace, Variant
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec
+from gen.spec.problem import along_k
 
 TEAMS = 8  # at most
 
@@ -55,6 +56,21 @@ _SINGLE = (
     ("32x32x16", "32x16", 1, 4),
     ("64x16x16", "32x16", 1, 4),
 )
+# The same of 4 warps: few rows or columns, or two blocks to a multiprocessor.
+_WIDE = (
+    ("32x256x8", "32x64", 1, 4),
+    ("256x32x8", "64x32", 1, 4),
+    ("64x256x8", "64x64", 1, 4),
+    ("256x64x8", "64x64", 1, 4),
+    ("64x128x16", "64x64", 2, 4),
+)
+# Few rows or columns whose lines run along K: 128 bytes of each at a time, 16 by a lane.
+_LONG_LINES = (
+    ("32x128x32", "32x64", 4, 4),
+    ("128x32x32", "64x32", 4, 4),
+    ("32x128x32", "32x32", 2, 4),
+    ("128x32x32", "32x32", 2, 4),
+)
 _DOUBLE = (
     ("128x128x8", "64x32", 1, 4),
     ("64x128x16", "64x32", 2, 4),
@@ -66,16 +82,25 @@ _DOUBLE = (
 
 # Also with stream-K: the largest tiles, whose rounds are long, and one that gains by staying.
 _STREAMS = ("128x256x8", "128x128x16", "128x64x16", "128x128x8")
+# The same, without chunks in registers, which are short where blocks stay.
+_LOOSE = ("128x256x8",)
 
 
 def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
-    rows = _SINGLE if chosen.dtypes.input.size == 4 else _DOUBLE
-    tiles = [
+    single = chosen.dtypes.input.size == 4
+    tiles = _tiles(_SINGLE + _WIDE if single else _DOUBLE)
+    streams = [{**one, "stream_k": 1} for one in tiles if one["threadblock"] in _STREAMS]
+    streams += [{**one, "held": 0} for one in streams if one["threadblock"] in _LOOSE]
+    held = {"held": 1} if all(along_k(chosen.layouts)) else {}
+    tiles += [{**one, **held} for one in _tiles(_LONG_LINES if single else ())]
+    return [*({**one, "split_k": slices} for one in tiles for slices in (1, 0)), *streams]
+
+
+def _tiles(rows: Sequence[tuple[str, str, int, int]]) -> list[dict[str, Any]]:
+    return [
         {"threadblock": tile, "warp": warp, "sliced_k": teams, "stages": stages}
         for tile, warp, teams, stages in rows
     ]
-    streams = [{**one, "stream_k": 1} for one in tiles if one["threadblock"] in _STREAMS]
-    return [*({**one, "split_k": slices} for one in tiles for slices in (1, 0)), *streams]
 
 
 def _pace(dtypes: DTypes) -> Pace:
@@ -87,12 +112,12 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     if not dtypes.accumulator.is_float:
         return Pace(
-            "cuda", 1.02, wait=5.2, wait_k=9.37, across_k=0.0501, alone=47.8, last=1860, store=26.2,
-            rough=0.844, start=368, code=17.6,
+            "cuda", 1.068, wait=5.2, wait_k=9.37, across_k=0.0501, alone=47.8, last=1860,
+            store=26.2, rough=0.844, reads=6, thin=0.6, start=368, code=17.6,
         )  # fmt: skip
     return Pace(
-        "cuda", 0.83, wait=5.1, wait_k=6.82, across_k=0.0506, alone=52, last=1840, store=32.4,
-        rough=1.09, start=593, code=38.7,
+        "cuda", 1, wait=3.1, wait_k=5.89, across_k=0.0409, alone=76, last=1448, store=37.6,
+        rough=0.912, reads=11.8, thin=0.61, start=849, code=17.4,
     )  # fmt: skip
 
 
