@@ -463,7 +463,7 @@ def test_operators_are_called_where_somebody_sees_them(alone: list[Any]) -> None
     with torch.profiler.profile() as profiled:
         same(gt.matmul(x, weight), want)
     assert "gemmgen::matmul" in [event.key for event in profiled.key_averages()]
-    with pytest.warns(FutureWarning):
+    with pytest.warns((DeprecationWarning, FutureWarning)):
         traced = torch.jit.trace(lambda a: gt.matmul(a, weight), x, check_trace=False)
     same(traced(2 * x), 2 * want)
     assert alone == []
