@@ -56,7 +56,7 @@ _SINGLE = (
     ("32x32x16", "32x16", 1, 4),
     ("64x16x16", "32x16", 1, 4),
 )
-# The same of 4 warps: few rows or columns, or two blocks to a multiprocessor.
+# Few rows or columns; four warps to a block, two blocks to a multiprocessor.
 _WIDE = (
     ("32x256x8", "32x64", 1, 4),
     ("256x32x8", "64x32", 1, 4),
