@@ -182,8 +182,11 @@ def rank(
 
 
 def has_many(product: Product) -> bool:
-    """Whether it has so many rows, and columns, that kernels for few of either are no choice."""
-    return min(product.shape.m, product.shape.n) > _MANY
+    """Whether it has so many rows, and columns, that kernels for few of either are no choice.
+
+    Not of doubles, which some GPUs multiply so slowly that the ends of large tiles cost more.
+    """
+    return product.dtypes.input.size < 8 and min(product.shape.m, product.shape.n) > _MANY
 
 
 def ranked(spec: KernelSpec, product: Product, gpu: GpuModel) -> Ranked:

@@ -98,8 +98,8 @@ def _rung(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 
 def _tiles(chosen: Choice) -> Sequence[Mapping[str, Any]]:
-    """The same for square tiles, of which there are small ones as well."""
-    return () if _is_outdone(chosen) else ({}, {"tile": 16})
+    """The same for square tiles: small ones also where D is tiny, and tensor cores begin later."""
+    return ({"tile": 16},) if _is_outdone(chosen) else ({}, {"tile": 16})
 
 
 def _threadblock(narrow: str, wide: str) -> Size:
