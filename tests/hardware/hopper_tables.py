@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gen.bench.ratios import Ratio, ratios
+from gen.bench.sizes import parse_size, products
 from gen.errors import GenError
 from gen.report import markdown, sections
 from gen.report.model import Report, load
-from gen.spec.problem import parse_shape
 from gen.tables import NOTHING, Cell, Table, ratio
 
 
@@ -34,15 +34,17 @@ def page(report: Report) -> Iterator[str]:
 
 
 def matrices(found: Sequence[Ratio]) -> Iterator[Table]:
-    """Ratios with tokens (M) in rows and projections (N x K) in columns."""
+    """Ratios with tokens (M) in rows and projections (N x K) in columns; batches have theirs."""
     groups: dict[tuple[str, str], list[Ratio]] = {}
     for one in found:
         groups.setdefault((one.ours.dtype, one.ours.layout), []).append(one)
     for (dtype, layout), group in groups.items():
-        values = {}
+        values: dict[tuple[int, tuple[int, int, int, str]], float] = {}
         for one in group:
-            shape = parse_shape(one.shape)
-            values[shape.m, (shape.n, shape.k)] = one.value
+            shape = parse_size(one.shape)
+            count = products(shape)
+            each = f"{count} x " if count > 1 else ""
+            values[shape.m, (count, shape.n, shape.k, f"{each}{shape.n} x {shape.k}")] = one.value
         tokens = sorted({m for m, _ in values})
         projections = sorted({projection for _, projection in values})
         rows = [
@@ -54,7 +56,7 @@ def matrices(found: Sequence[Ratio]) -> Iterator[Table]:
         ]
         best = Counter(one.peer.contender for one in group).most_common()
         note = "The best peers: " + ", ".join(f"{name} {n}" for name, n in best) + "."
-        columns = ["tokens", *(f"{n} x {k}" for n, k in projections)]
+        columns = ["tokens", *(name for *_, name in projections)]
         yield Table(f"{dtype} {layout}: the best peer's time over ours", columns, rows, note)
 
 

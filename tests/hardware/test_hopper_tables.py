@@ -38,6 +38,21 @@ def test_tokens_are_rows_and_projections_columns(
         assert wanted in lines
 
 
+def test_batches_are_projections_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        *(row(OURS, "wgmma", "64x256x128x32", 1.0), row(PEER, "torch", "64x256x128x32", 1.5)),
+        *(row(OURS, "wgmma", "256x128x32", 1.0), row(PEER, "torch", "256x128x32", 0.5)),
+    ]
+    path = tmp_path / "r.json"
+    save(Results(Header("H200", "sm_90a", "580", "today", "gen bench"), tuple(rows)), path)
+    assert hopper_tables.main([str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "| tokens | 128 x 32 | 64 x 128 x 32 |" in lines
+    assert "| 256 | 0.500x | 1.50x |" in lines
+
+
 def test_what_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert hopper_tables.main(["none.json"]) == 2
     assert capsys.readouterr().err == "error: cannot read none.json: No such file or directory\n"
