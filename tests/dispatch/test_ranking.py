@@ -105,6 +105,10 @@ def test_what_else_is_chosen() -> None:
     tiles = {512: "64x32", 1024: "64x128", 2048: "64x256", 4096: "128x256 stream"}
     for side, tile in tiles.items():
         assert what(chosen("f32", "sm_90a", side, side, side)) == f"simt {tile}", side
+    assert what(chosen("f32", "sm_90a", 32, 4096, 14336)).startswith("simt 32x256")
+    along = chosen("f32", "sm_90a", 32, 4096, 14336, "rcr")
+    assert what(along).startswith("simt 32x128")
+    assert along.tunables["held"] == 1
     assert what(chosen("f64", "sm_90a", 4096, 4096, 4096)) == "mma_tma 128x128"
     assert what(chosen("f16", "sm_80", 4096, 4096, 4096)) == "mma 128x256"
     assert what(chosen("f32", "sm_75", 4096, 4096, 4096)) == "warp_tiled 128x128"
@@ -122,6 +126,26 @@ def test_what_else_is_chosen() -> None:
     assert rank(packed, gpu, arch)[0].time > rank(odd, gpu, arch)[0].time
     elsewhere = replace(odd, alignment=Alignment(False, True, True))
     assert rank(elsewhere, gpu, arch)[0].value("moved_a") == 4096 * 4096
+
+
+def test_what_is_never_near_is_left_out_unless_it_is_asked_for() -> None:
+    """Kernels for few where there are many; tiles of mma.sync where there is wgmma."""
+
+    def names(m: int, arch: str = "sm_90a", **tunables: object) -> set[str]:
+        found = rank(product("f16", m, 4096, 4096), GPUS["h200"], arch, tunables)
+        return {what(each.spec) for each in found}
+
+    assert any(name.startswith("gemv") for name in names(512))
+    assert not any(name.startswith(("gemv", "skinny", "slim")) for name in names(513))
+    assert any(name.startswith("gemv") for name in names(513, few="rows"))
+    assert not {"mma 128x256", "mma_tma 128x256"} & names(4096)
+    assert "mma 128x256" in names(4096, "sm_90")
+    assert "mma_tma 128x256" in names(4096, warp="64x64")
+    rungs = {"tiles": {16}, "rec_tiles": {16}, "vectorized": set()}
+    found = rank(product("f16", 9, 9, 9), GPUS["h200"], "sm_90a")
+    for rung, tiles in rungs.items():
+        specs = [each.spec for each in found if each.spec.variant == rung]
+        assert {spec.tunables["tile"] for spec in specs} == tiles
 
 
 def test_tunables_of_the_caller_stay() -> None:
