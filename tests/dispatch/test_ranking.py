@@ -131,13 +131,17 @@ def test_what_else_is_chosen() -> None:
 def test_what_is_never_near_is_left_out_unless_it_is_asked_for() -> None:
     """Kernels for few where there are many; tiles of mma.sync where there is wgmma."""
 
-    def names(m: int, arch: str = "sm_90a", **tunables: object) -> set[str]:
-        found = rank(product("f16", m, 4096, 4096), GPUS["h200"], arch, tunables)
+    def names(m: int, arch: str = "sm_90a", k: int = 4096, **tunables: object) -> set[str]:
+        found = rank(product("f16", m, m, k), GPUS["h200"], arch, tunables)
         return {what(each.spec) for each in found}
 
     assert any(name.startswith("gemv") for name in names(512))
     assert not any(name.startswith(("gemv", "skinny", "slim")) for name in names(513))
     assert any(name.startswith("gemv") for name in names(513, few="rows"))
+    small = {"wgmma 64x128 slices", "mma 64x128 slices"}
+    assert small <= names(512, k=65536)
+    assert not small & names(513, k=65536)
+    assert "wgmma 192x192 slices" in names(513, k=65536)
     assert not {"mma 128x256", "mma_tma 128x256"} & names(4096)
     assert "mma 128x256" in names(4096, "sm_90")
     assert "mma_tma 128x256" in names(4096, warp="64x64")
