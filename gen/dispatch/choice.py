@@ -38,7 +38,7 @@ def rank(
     places: Places = NOWHERE,
     invariant: bool = False,
 ) -> list[Ranked]:
-    """Every kernel that can run the problem on a GPU, the fastest first.
+    """Every kernel that is a choice for the problem on a GPU, the fastest first.
 
     arch and tunables: see `gen.dispatch.ranking.rank`, as for what is raised. places: the tables of
     measured times, which correct the model's. invariant: of one order of sums for all M, which

@@ -44,7 +44,7 @@ def _of_grids(
 
     They are made once for both.
     """
-    found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, (), many)
+    found = ranking.candidates(dtypes, layouts, gpu, gpu.own_arch, (), many, False)
     return {spec.to_json(): (spec, weighed) for spec, weighed in found}
 
 
@@ -72,7 +72,7 @@ class Tuned:
         Of two times of one, that of the later run: an older gen may lack a tunable that is 0.
         """
         product, gpu = self.product, self._gpu
-        many = ranking.has_many(product)
+        many = ranking.has_many(product, gpu.own_arch)
         kernels = _of_grids(product.dtypes, product.layouts, gpu, many)
         found: dict[str, Known] = {}
         for time in sorted(self._times, key=attrgetter("run", "spec")):

@@ -19,6 +19,7 @@ from gen.dispatch.weights import Weighed, weigh
 from gen.errors import SpecError, UsageError
 from gen.kernels.cuda_cores.gemv import FEW
 from gen.kernels.registry import VARIANTS, built, check_types, make_spec
+from gen.kernels.tensor_cores.plan import MOST_SIZE
 from gen.kernels.tensor_cores.tiles import PING_PONG
 from gen.kernels.tunables import Choice, Conflict, sizes
 from gen.kernels.variant import Variant
@@ -149,9 +150,10 @@ _SIZES = 8  # of groups, that their times are the mean of
 # limits all kernels. See docs/lab/tensor-cores.md.
 _HIDDEN, _FEWEST, _FEW = 15, 64, 256
 
-_MANY = 512  # rows or columns: in a draw of 1,300 products, no kernel for few was near with more
-# Slices of smaller tiles are no choice there, either: in 1,900 products, none was within 2 percent.
-_SLICED = "128x192"
+# On Hopper, rows and columns with more of which no kernel for few is a choice, nor are slices of
+# smaller tiles: in 1,300 and 1,900 drawn products, none was near. Others were not looked at.
+_MANY, _SLICED = 512, "128x192"
+_KINDS = {"epilogue", "batched", "grouped", "grouped_k"}  # of products: no matter of choice
 
 Given = tuple[tuple[str, Any], ...]  # tunables that the caller has set
 
@@ -173,8 +175,8 @@ def rank(
     s = product.shape
     largest = max(s.m, s.n, s.k)
     given = as_key(tunables)
-    many = has_many(product) and not given
-    found = candidates(product.dtypes, product.layouts, gpu, arch, given, many)
+    many = has_many(product, arch) and dict(given).keys() <= _KINDS
+    found = candidates(product.dtypes, product.layouts, gpu, arch, given, many, largest > MOST_SIZE)
     found = [*found, *_fitted(product, gpu, arch, given, {spec for spec, _ in found})]
     all_ = [timed(product, gpu, *each) for each in found if largest <= each[0].row.most]
     if not all_:
@@ -183,12 +185,14 @@ def rank(
     return sorted(busy or all_, key=lambda each: each.time)
 
 
-def has_many(product: Product) -> bool:
+def has_many(product: Product, arch: str) -> bool:
     """Whether it has so many rows, and columns, that kernels for few of either are no choice.
 
-    Not of doubles, which some GPUs multiply so slowly that the ends of large tiles cost more.
+    Not of doubles, of which tiles have fewer, nor beyond what tensor cores take.
     """
-    return product.dtypes.input.size < 8 and min(product.shape.m, product.shape.n) > _MANY
+    s = product.shape
+    within = min(s.m, s.n) > _MANY and max(s.m, s.n, s.k) <= MOST_SIZE
+    return within and arch == "sm_90a" and product.dtypes.input.size < 8
 
 
 def ranked(spec: KernelSpec, product: Product, gpu: GpuModel) -> Ranked:
@@ -253,10 +257,17 @@ def choose(
 
 @lru_cache(maxsize=64)
 def candidates(
-    dtypes: DTypes, layouts: Layouts, gpu: GpuModel, arch: str, given: Given, many: bool = False
+    dtypes: DTypes,
+    layouts: Layouts,
+    gpu: GpuModel,
+    arch: str,
+    given: Given,
+    many: bool,
+    huge: bool,
 ) -> Sequence[tuple[KernelSpec, Weighed]]:
     """What there is for these types and layouts, with what the caller has set: see `grids`."""
-    return [(spec, weigh(spec, gpu)) for spec in grids(dtypes, layouts, arch, dict(given), many)]
+    found = grids(dtypes, layouts, arch, dict(given), many, huge)
+    return [(spec, weigh(spec, gpu)) for spec in found]
 
 
 def _fitted(
@@ -307,9 +318,18 @@ def _own_arch(row: Variant, arch: str) -> str:
 
 
 def grids(
-    dtypes: DTypes, layouts: Layouts, arch: str, given: Mapping[str, Any], many: bool = False
+    dtypes: DTypes,
+    layouts: Layouts,
+    arch: str,
+    given: Mapping[str, Any],
+    many: bool = False,
+    huge: bool = False,
 ) -> Sequence[KernelSpec]:
-    """What all rows offer, with what the caller has set. many: for products with `has_many`."""
+    """What all rows offer, with what the caller has set.
+
+    many: for products with `has_many`. huge: for those beyond what tensor cores take, where every
+    row has its default.
+    """
     found: dict[KernelSpec, None] = {}
     unknown: UsageError | None = None
     for row, chosen in _offered(dtypes, layouts, arch, given):
@@ -319,7 +339,7 @@ def grids(
         grid = row.grid(offered)
         if many:
             grid = [tunables for tunables in grid if not _is_small_slice(offered, tunables)]
-        for tunables in (*grid, {}) if given else grid:
+        for tunables in (*grid, {}) if given or huge else grid:
             try:
                 found[built(row, chosen._replace(values={**tunables, **given}))] = None
             except SpecError:  # a rule that is broken
@@ -333,11 +353,10 @@ def grids(
 
 
 def _is_small_slice(chosen: Choice, tunables: Mapping[str, Any]) -> bool:
-    """Whether blocks would share K of tiles of which there are enough, or that clusters share.
-
-    So it is on Hopper, with many rows and columns.
-    """
-    if chosen.arch != "sm_90a" or chosen.dtypes.input.size > 2 or tunables.get("split_k") != 0:
+    """Whether blocks would share K of small tiles, of which there are enough, or which clusters
+    share better: those of sums of 32 bits."""
+    d = chosen.dtypes
+    if d.input.size > 2 or d.accumulator.size != 4 or tunables.get("split_k") != 0:
         return False
     m, n, *_ = sizes(tunables.get("threadblock", _SLICED))
     least_m, least_n = sizes(_SLICED)

@@ -95,7 +95,7 @@ def why(found: Sequence[Ranked], gpu: GpuModel) -> list[str]:
     ]
     if first.value("shares"):
         others.append(("with whole tiles", lambda r: not r.value("shares")))
-    others.append(("by another kernel", lambda r: r.spec.variant != variant))
+    others.append(("by another kernel that is a choice", lambda r: r.spec.variant != variant))
     for how, is_other in others:
         if other := next(filter(is_other, found), None):
             sentences.append(_compared(first, other, how))

@@ -63,11 +63,13 @@ class Pace(NamedTuple):
     D are not aligned; scatter: times as many bytes where neighbouring threads write elements of a
     row, and D is column-major. gather: the same for loads of the short operand, where the kernel is
     for few rows or columns. along: times `share`, where lines of that kernel's long operand run
-    along K. start: nanoseconds of a launch; across: nanoseconds more for each operand whose lines
-    run across K; meeting: where blocks of a cluster share K; code: for each element that a thread
-    has, since cold instructions have to be fetched. registers: of a thread, about,
-    where they do not follow from the sums of a warp. exact: whether it computes no more than there
-    is along K, in place of whole steps. lines: whether a block computes whole rows.
+    along K. reads: multiplications of a lane that take as long as what it reads for those of a k.
+    thin: times more bytes of an operand along K that memory moves, for each time that a step is
+    shorter than `weights.THICK`. start: nanoseconds of a launch; across: nanoseconds more for each
+    operand whose lines run across K; meeting: where blocks of a cluster share K; code: for each
+    element that a thread has, since cold instructions have to be fetched. registers: of a thread,
+    about, where they do not follow from the sums of a warp. exact: whether it computes no more than
+    there is along K, in place of whole steps. lines: whether a block computes whole rows.
 
     Numbers are fitted to times of an H200 (docs/lab/model.md).
     """

@@ -137,7 +137,12 @@ def test_what_is_never_near_is_left_out_unless_it_is_asked_for() -> None:
 
     assert any(name.startswith("gemv") for name in names(512))
     assert not any(name.startswith(("gemv", "skinny", "slim")) for name in names(513))
+    assert not any(name.startswith("narrow") for name in names(513, epilogue="linear_bias"))
     assert any(name.startswith("gemv") for name in names(513, few="rows"))
+    assert any(name.startswith("gemv") for name in names(513, "sm_90"))
+    huge = product("f16", 3 * 10**9, 600, 600)  # more than tensor cores' kernels take
+    assert rank(huge, GPUS["h200"], "sm_90a")[0].spec.variant == "slim"
+    assert "vectorized" in {each.spec.variant for each in rank(huge, GPUS["h200"], "sm_90a")}
     small = {"wgmma 64x128 slices", "mma 64x128 slices"}
     assert small <= names(512, k=65536)
     assert not small & names(513, k=65536)
@@ -145,6 +150,8 @@ def test_what_is_never_near_is_left_out_unless_it_is_asked_for() -> None:
     assert not {"mma 128x256", "mma_tma 128x256"} & names(4096)
     assert "mma 128x256" in names(4096, "sm_90")
     assert "mma_tma 128x256" in names(4096, warp="64x64")
+    odd_tile = chosen("f16", "sm_90a", 1000, 1000, 4096, "rcr", threadblock="96x96x64")
+    assert what(odd_tile).startswith("mma_tma 96x96")
     rungs = {"tiles": {16}, "rec_tiles": {16}, "vectorized": set()}
     found = rank(product("f16", 9, 9, 9), GPUS["h200"], "sm_90a")
     for rung, tiles in rungs.items():

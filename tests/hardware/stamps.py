@@ -160,6 +160,8 @@ _KIND = ("dtype", "layout", "batched", "grouped", "grouped_k")  # what a caller 
 def is_choice(entry: Entry) -> bool:
     """Whether its kernel is one of these."""
     spec = entry.spec
+    if entry.gpu not in GPUS:  # one that is told by its name and multiprocessors
+        return True
     kind = [(name, spec[name]) for name in _KIND if spec.get(name)]
     if spec["epilogue"] != "linear":
         kind.append(("epilogue", spec["epilogue"]))

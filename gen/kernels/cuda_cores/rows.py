@@ -163,7 +163,6 @@ SCALAR_VARIANTS = (
             _GRID,
         ),
         geometry.shared_row,
-        grid=_rung,
         pace=_paced(_BY_LINES, 0.07, alone=202, last=1790, start=850, lines=True, exact=True),
     ),
     _row(

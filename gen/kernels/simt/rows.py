@@ -64,7 +64,7 @@ _WIDE = (
     ("256x64x8", "64x64", 1, 4),
     ("64x128x16", "64x64", 2, 4),
 )
-# Few rows or columns whose lines run along K: 128 bytes of each at a time, 16 by a lane.
+# Few rows or columns, 32 k at a time: 128 bytes of each line that runs along K, 16 by a lane.
 _LONG_LINES = (
     ("32x128x32", "32x64", 4, 4),
     ("128x32x32", "64x32", 4, 4),

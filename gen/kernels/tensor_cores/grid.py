@@ -195,12 +195,12 @@ def _split(each: Iterable[Tunables]) -> list[Tunables]:
     return [{**one, "split_k": slices} for one in each for slices in _SLICES]
 
 
-_OF_WARPS = {"pack", "warp", "instruction", "sliced_k"}  # tunables that wgmma has not
+_OTHERS = {"pack", "warp", "instruction", "sliced_k", "threadblock"}  # wgmma has not, or not any
 
 
 def _has_wgmma(chosen: Choice) -> bool:
     """Whether large tiles of `mma.sync` are outdone: by the instructions of Hopper alone."""
-    return chosen.arch == "sm_90a" and _OF_WARPS.isdisjoint(chosen.values)
+    return chosen.arch == "sm_90a" and _OTHERS.isdisjoint(chosen.values)
 
 
 def mma_grid(chosen: Choice) -> Sequence[Tunables]:
