@@ -96,7 +96,7 @@ def list_() -> Function:
 
 @command("choose", "choose --shape 4096x11008x4096 --dtype f16 --gpu h200")
 def choose() -> Function:
-    """Rank all kernels for a problem on a GPU, by a cost model; nothing is run."""
+    """Rank the kernels for a problem on a GPU, by a cost model; nothing is run."""
     from gen.cli.choose import choose
     from gen.cli.options import tunable_options
 

@@ -1,4 +1,4 @@
-"""The choice: all kernels for a problem, by the model and what was measured, the fastest first.
+"""The choice: the kernels for a problem, by the model and what was measured, the fastest first.
 
 `gen.matmul`, `gen choose`, `gen emit --best`, `gen tune` and `gen report` ask here.
 """

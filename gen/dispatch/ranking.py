@@ -152,8 +152,8 @@ _HIDDEN, _FEWEST, _FEW = 15, 64, 256
 
 # On Hopper, rows and columns with more of which no kernel for few is a choice, nor are slices of
 # smaller tiles: in 1,300 and 1,900 drawn products, none was near. Others were not looked at.
-_MANY, _SLICED = 512, "128x192"
-_KINDS = {"epilogue", "batched", "grouped", "grouped_k"}  # of products: no matter of choice
+_MANY, _SLICED = 512, 128 * 192
+KINDS = ("epilogue", "batched", "grouped", "grouped_k")  # of products: no matter of choice
 
 Given = tuple[tuple[str, Any], ...]  # tunables that the caller has set
 
@@ -175,7 +175,7 @@ def rank(
     s = product.shape
     largest = max(s.m, s.n, s.k)
     given = as_key(tunables)
-    many = has_many(product, arch) and dict(given).keys() <= _KINDS
+    many = has_many(product, arch) and dict(given).keys() <= {*KINDS}
     found = candidates(product.dtypes, product.layouts, gpu, arch, given, many, largest > MOST_SIZE)
     found = [*found, *_fitted(product, gpu, arch, given, {spec for spec, _ in found})]
     all_ = [timed(product, gpu, *each) for each in found if largest <= each[0].row.most]
@@ -335,10 +335,9 @@ def grids(
     for row, chosen in _offered(dtypes, layouts, arch, given):
         if many and FEW.name in row.tunable_names:
             continue
-        offered = chosen._replace(arch=arch)
-        grid = row.grid(offered)
+        grid = row.grid(chosen._replace(arch=arch))
         if many:
-            grid = [tunables for tunables in grid if not _is_small_slice(offered, tunables)]
+            grid = [tunables for tunables in grid if not _is_small_slice(dtypes, tunables)]
         for tunables in (*grid, {}) if given or huge else grid:
             try:
                 found[built(row, chosen._replace(values={**tunables, **given}))] = None
@@ -352,15 +351,13 @@ def grids(
     return list(found)
 
 
-def _is_small_slice(chosen: Choice, tunables: Mapping[str, Any]) -> bool:
+def _is_small_slice(d: DTypes, tunables: Mapping[str, Any]) -> bool:
     """Whether blocks would share K of small tiles, of which there are enough, or which clusters
     share better: those of sums of 32 bits."""
-    d = chosen.dtypes
     if d.input.size > 2 or d.accumulator.size != 4 or tunables.get("split_k") != 0:
         return False
-    m, n, *_ = sizes(tunables.get("threadblock", _SLICED))
-    least_m, least_n = sizes(_SLICED)
-    return m * n < least_m * least_n
+    tile = sizes(tunables.get("threadblock", ""))  # the default one is large
+    return bool(tile) and tile[0] * tile[1] < _SLICED
 
 
 def _none(product: Product, arch: str, tunables: Mapping[str, Any]) -> SpecError:

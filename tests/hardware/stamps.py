@@ -154,7 +154,7 @@ def choices(size: GemmShape, batch: int, gpu: str, kind: tuple[tuple[str, Any], 
     return {one.spec.to_json() for one in ranking.rank(product, model, model.own_arch, given)}
 
 
-_KIND = ("dtype", "layout", "batched", "grouped", "grouped_k")  # what a caller says of a product
+_KIND = ("dtype", "layout", *ranking.KINDS)  # what a caller says of a product
 
 
 def is_choice(entry: Entry) -> bool:
@@ -162,9 +162,7 @@ def is_choice(entry: Entry) -> bool:
     spec = entry.spec
     if entry.gpu not in GPUS:  # one that is told by its name and multiprocessors
         return True
-    kind = [(name, spec[name]) for name in _KIND if spec.get(name)]
-    if spec["epilogue"] != "linear":
-        kind.append(("epilogue", spec["epilogue"]))
+    kind = [(name, spec[name]) for name in _KIND if spec.get(name) not in (None, 0, "linear")]
     return json.dumps(dict(spec)) in choices(entry.size, entry.batch, entry.gpu, tuple(kind))
 
 
