@@ -140,4 +140,8 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "wgmma cluster of four": {
         "layout": "rcr", "threadblock": "64x64x64", "stages": 2, "cluster": "1x1x4",
     },
+    # Two blocks share columns of B, and two others each of their work tiles.
+    "wgmma cluster both ways": {
+        "layout": "rcr", "threadblock": "64x32x64", "stages": 2, "cluster": "2x1x2",
+    },
 }  # fmt: skip

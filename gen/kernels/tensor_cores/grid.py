@@ -176,10 +176,18 @@ _WGMMA_FITTED = (
     (64, 256, "1x1x4", "cooperative"),
     (128, 256, "1x1x2", "cooperative"),
     (128, 256, "1x1x4", "cooperative"),
+    (64, 256, "2x2x2", "cooperative"),
+    (64, 256, "4x1x2", "cooperative"),
+    (64, 256, "2x1x4", "cooperative"),
+    (128, 256, "2x1x2", "cooperative"),
+    (128, 256, "2x2x2", "cooperative"),
+    (128, 256, "1x4x2", "cooperative"),
+    (128, 256, "1x2x4", "cooperative"),
+    (128, 256, "2x1x4", "cooperative"),
 )
 _WIDTHS = 2  # of each, of which the widest one takes the fewest rounds
 _NARROWEST, _NARROWEST_SHARED = 32, 64  # the latter by blocks that share a tile along K
-_FITTED = 16  # of all these, at most: those that multiply the least
+_FITTED = 20  # of all these, at most: those that multiply the least
 _FEWEST_STAGES = 3
 # Those of parts take registers thrice, and a stage has three times as many bytes.
 _WGMMA_PARTS = (("128x128", 4), ("128x96", 4), ("64x128", 5), ("128x64", 5), ("64x64", 7))

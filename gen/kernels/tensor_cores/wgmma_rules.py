@@ -36,9 +36,12 @@ WGMMA_COLUMNS = 256  # of a wgmma's B at most
 MOST_ROWS = 256  # of wgmma's work tile
 # Registers of an equal share of all for all but the sums of one wgmma: ptxas goes by that.
 SHARE_OTHERS = 26
-# Blocks along M and N, or along K, of wgmma's clusters, of which 8 blocks are always possible.
-# Where one breaks a rule, its neighbours are proposed first.
-CLUSTERS = ("1x1x4", "1x1x2", "1x1", "2x1", "1x2", "2x2", "4x1", "1x4", "4x2", "2x4", "8x1", "1x8")
+# Blocks of wgmma's clusters, of which 8 are always possible: along M and N, which share operands,
+# and along K, which share work tiles. Where one breaks a rule, its neighbours are proposed first.
+CLUSTERS = (
+    *("1x1x4", "1x1x2", "1x1", "2x1", "1x2", "2x2", "4x1", "1x4", "4x2", "2x4", "8x1", "1x8"),
+    *("2x1x2", "1x2x2", "2x2x2", "4x1x2", "1x4x2", "2x1x4", "1x2x4"),
+)
 
 
 def wgmma_rules(chosen: Choice) -> None:
