@@ -19,7 +19,6 @@ from gen.dispatch.weights import (
     LONG,
     MANY,
     MOST_SLICES,
-    RAGGED,
     SHARING,
     SLICE,
     SUMMING,
@@ -151,7 +150,7 @@ TIMES: Sequence[Fact] = (
     Fact("once", "read_once * count"),
     Fact("again", "(tiles + places - 1) / places * read_wide", "round by round"),
     Fact("kept", "read_once <= cache / 2 || again < once", "by the L2 cache", "bool"),
-    Fact("written", f"m * n * out * count * (ragged ? {RAGGED} : 10) / 10 * scatter / 16"),
+    Fact("written", "m * n * out * count * (ragged ? torn : 10) / 10 * scatter / 16"),
     # Blocks that share tiles are at different places along K: each reads what it needs.
     Fact("parted", "shares && kept ? tiles % multiprocessors + multiprocessors : 0", "tiles"),
     Fact("lines_of_b", "n * k * size > cache / 4 ? tile_n * k * size : 0", "bytes of a tile"),

@@ -37,7 +37,10 @@ SUMMING = 800_000  # of one that sums up slices
 PACKED = 1.42  # times as long as a copy of the same bytes takes a kernel that packs
 SPLIT = 3.9  # the same where it splits elements into parts
 ADDED = 3.16  # times the bytes of a slice's sums, in those of device memory
-RAGGED = 26  # tenths of the time to write D whose lines do not begin at multiples of 16 bytes
+# Tenths of the time to write D whose lines do not begin at multiples of 16 bytes; and by warpgroups
+# that take turns: tiles beside each other have parts of the same sectors, and are written at other
+# times, unless blocks of a cluster have so many of them.
+RAGGED, RAGGED_TURNS, BESIDE = 26, 31, 4
 THICK = 128  # bytes of a line along K that memory moves as fast as any, where a step has so many
 NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
 AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
@@ -92,8 +95,9 @@ class Weights(NamedTuple):
     warpgroups take turns. group: tiles along M that are computed close in time. packs_a, packs_b:
     whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out: bytes of
     an element of A and B, and of D. turned: whether D's lines are its columns. spread_a, spread_b,
-    scatter: sixteenths of the bytes of A, B and D that device memory moves. strewn_a, strewn_b:
-    those of A and B that it moves besides where lines are not aligned and K is in slices. asked_a,
+    scatter: sixteenths of the bytes of A, B and D that device memory moves. torn: tenths of the
+    time to write D whose lines are not aligned. strewn_a, strewn_b: those of A and B that it moves
+    besides where lines are not aligned and K is in slices. asked_a,
     asked_b: for each line of an operand that blocks ask for, which the L2 cache answers one after
     another where all ask for the same few. packed: bytes that packing an element takes as long as;
     added: those that adding up an element of a slice's sums does. kib: 1024 bytes of device memory.
@@ -136,6 +140,7 @@ class Weights(NamedTuple):
     asked_a: int
     asked_b: int
     scatter: int
+    torn: int
     strewn_a: int
     strewn_b: int
     packed: int
@@ -239,6 +244,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)
     start = pace.start + pace.code * unrolled + MEETING * (rows * columns * sharers > 1)
     start += pace.across * (2 - sum(runs)) + pace.meeting * (sharers > 1)
+    torn = RAGGED_TURNS if turns and columns < BESIDE else RAGGED
     a, b = _packs(spec, runs)
     k = tile.k if pace.exact else 1
 
@@ -267,7 +273,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         d.input.size, d.output.size, turned,
         16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),
         asked(runs[0]), asked(runs[1]),
-        16 * (pace.scatter if turned else 1), strewn(runs[0]), strewn(runs[1]),
+        16 * (pace.scatter if turned else 1), torn, strewn(runs[0]), strewn(runs[1]),
         _packed(d),
         ADDED * d.scalar.size, 1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
     )  # fmt: skip

@@ -65,6 +65,7 @@ _ROTATED = "each column's tiles in another order, each of them once"
 _OVERWRITTEN = "the rows before are copied to the same place first, and overwritten"
 _SLOTS = "a team has as many slots as blocks, and begins each tile with all of them free"
 _ONE_GROUP = "one warpgroup has all 64 rows; found in wgmma, where there are two"
+_CLIPPED = "a tile outside of D is computed, and nothing of it is stored: as right, and slower"
 _SWAPPED = "each of two blocks copies the part of the other one"
 _SHARES = "ranges differ in length: as right, and slower"
 _WHOLE_TILE = "the block that finishes a tile computes all of it: as right, and slower"
@@ -338,6 +339,10 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         "wgmma cluster along k: drop: if (p % kClusterBlocks != block) continue; ->  #2",
     ),
     (
+        "of the sums, each block stores only its own pieces",
+        "wgmma cluster both ways: drop: if (p % kSlices != slice) continue; ->  #2",
+    ),
+    (
         "one addition whose operands change places; found in wgmma cluster of four",
         "wgmma cluster along k: cluster sum: const float4 part = rank == block ? own : "
         "parts[(first + place * kFours + n) * 32 + lane]; -> const float4 part = rank == 0 ? own",
@@ -402,6 +407,22 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         )
     ),
     (_SWAPPED, "-> const int b_part = 1 - block, b_sharers = 0x3;"),
+    (_SWAPPED, "-> const int b_part = 1 - block % kClusterM, b_sharers = 0x3 << block"),
+    (
+        _ONE_EACH,
+        "wgmma cluster both ways: cluster: const uint64_t begin = address % (1 << 18) >> 4",
+    ),
+    *(
+        (
+            _CLIPPED,
+            "wgmma cluster both ways: cluster: if (row0 >= rows || col0 >= cols) { -> "
+            f"if ({outside}) {{",
+        )
+        for outside in ("row0 >= rows", "false")
+    ),
+    (_EARLY, "wgmma cluster both ways: edges: if (b_own > 0) prefetch_box("),
+    (_EARLY, "-> const tensor_map_t& b_boxes = b_own < kTileN / 2 ? b_map : b_edge; #1"),
+    (_EARLY, "-> const tensor_map_t& b_boxes = b_own <= kTileN / 2 ? b_edge : b_map; #1"),
     (_ONE_EACH, "-> const uint64_t a_block = matrix_at(a + kb * 16 * 128, 128, 0);"),
     (
         _ONE_EACH,

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0xb630e039
+#if ONE_SPEC != 0x7bf5dcf5
 #error "the header is another kernel's; emit both files together"
 #endif
 

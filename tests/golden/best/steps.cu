@@ -900,7 +900,7 @@ struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
           few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
-          asked_b, scatter, strewn_a, strewn_b, packed, added, kib, cache;
+          asked_b, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -914,8 +914,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {32, 256, 8, 1, 1, 1, 374762, 417658, 875, 18061, 144489, 10837, 86693, 817265, 169774, 15, 0, 1962600, 2, 2, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 45, 16, 0, 0, 16, 32, 0, 11, 13, 2844, 3145728}},
-    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 16, 0, 11, 13, 3200, 4194304}},
+    {0, 1, {32, 256, 8, 1, 1, 1, 374762, 417658, 875, 18061, 144489, 10837, 86693, 817265, 169774, 15, 0, 1962600, 2, 2, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 45, 16, 0, 0, 16, 26, 32, 0, 11, 13, 2844, 3145728}},
+    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 26, 16, 0, 11, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -936,7 +936,7 @@ inline index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
               stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
-              spread_b, asked_a, asked_b, scatter, strewn_a, strewn_b, packed, added, kib,
+              spread_b, asked_a, asked_b, scatter, torn, strewn_a, strewn_b, packed, added, kib,
               cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
@@ -1003,7 +1003,7 @@ inline index_t predict(
   const index_t once = read_once * count;
   const index_t again = (tiles + places - 1) / places * read_wide;  // round by round
   const bool kept = read_once <= cache / 2 || again < once;  // by the L2 cache
-  const index_t written = m * n * out * count * (ragged ? 26 : 10) / 10 * scatter / 16;
+  const index_t written = m * n * out * count * (ragged ? torn : 10) / 10 * scatter / 16;
   const index_t parted = shares && kept ? tiles % multiprocessors + multiprocessors : 0;  // tiles
   const index_t lines_of_b = n * k * size > cache / 4 ? tile_n * k * size : 0;  // bytes of a tile
   const index_t apart = parted / ((m + tile_m - 1) / tile_m) * (parted > 0 ? (m - 1) / tile_m : 0);

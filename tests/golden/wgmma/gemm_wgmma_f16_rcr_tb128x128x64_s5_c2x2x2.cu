@@ -633,11 +633,6 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
         advance();
       }
     }
-    // Others arrive at this block's barriers until all its stages have been handed back.
-    for (int s = 0; s < kStages; ++s) {
-      barrier_wait(empty(stage), phase ^ 1);
-      advance();
-    }
     return;
   }
 
