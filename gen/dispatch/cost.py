@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 from gen.dispatch.weights import (
     FEW_ROWS,
+    FEW_SLICES,
     HELPER,
     LATE,
     LONG,
     MANY,
-    MOST_SLICES,
     SHARING,
     SLICE,
     SUMMING,
@@ -69,16 +69,17 @@ def _slices() -> list[Fact]:
 
 
 def _asked(x: str, lines: str, others: str) -> list[Fact]:
-    """How long the L2 cache takes to answer for the lines of an operand that run across K."""
-    wide = f"({lines} < tile_{lines} ? {lines} : tile_{lines}) * size"
-    panels = f"({wide} + {KSTRIDED_LINE - 1}) / {KSTRIDED_LINE}"
+    """How long the L2 cache takes to answer for lines of an operand, of so many bytes at most."""
+    inside = f"({lines} < tile_{lines} ? {lines} : tile_{lines})"
+    panels = f"({inside} * size + {KSTRIDED_LINE - 1}) / {KSTRIDED_LINE} * k"
+    pieces = f"{inside} * ((k * size + {KSTRIDED_LINE - 1}) / {KSTRIDED_LINE})"
     slices = f"1 + {lines} * k * size * count / {SLICE}"
+    each = f"asks_{x} / slices_{x} * asked"
     return [
-        Fact(f"panels_{x}", panels, "of a tile"),
-        Fact(f"spans_{x}", slices, "slices of the cache"),
-        Fact(f"slices_{x}", f"spans_{x} < {MOST_SLICES} ? spans_{x} : {MOST_SLICES}"),
-        Fact(f"asks_{x}", f"tiles * panels_{x} * k / cluster_{others}", "of all blocks"),
-        Fact(f"answers_{x}", f"asked_{x} > 0 ? asks_{x} / slices_{x} * asked_{x} : 0"),
+        Fact(f"asks_of_{x}", f"run_{x} > 0 ? {pieces} : {panels}", "of a tile"),
+        Fact(f"slices_{x}", slices, "of the cache"),
+        Fact(f"asks_{x}", f"tiles * asks_of_{x} / cluster_{others}", "of all blocks"),
+        Fact(f"answers_{x}", f"slices_{x} < {FEW_SLICES} ? {each} : 0"),
     ]
 
 
@@ -173,11 +174,10 @@ TIMES: Sequence[Fact] = (
     Fact("packing", f"moved > 0 ? {HELPER} + moved * packed / 1024 * kib : 0"),
     Fact("sums", "slices * tiles * tile_m * tile_n", "that are written, and read"),
     Fact("adding", f"slices > 1 ? {SUMMING} + sums * added / 1024 * kib : 0"),
-    # All blocks ask for the same few lines, of an operand that is narrow.
+    # All blocks ask for the same few lines, of an operand that has no more.
     *_asked("a", "m", "n"),
     *_asked("b", "n", "m"),
-    Fact("answers", "answers_a > answers_b ? answers_a : answers_b"),
-    Fact("working", "multiplying > answers ? multiplying : answers"),
+    Fact("working", "multiplying + answers_a + answers_b"),
     # The shorter one does not quite fit beside the longer one.
     Fact("longer", "working > moving ? working : moving"),
     Fact("product", "longer + (working + moving - longer) * 3 / 8"),

@@ -66,9 +66,9 @@ GELU = 0.3  # clocks of an element of D on a multiprocessor
 STREWN = 64  # bytes beside each piece of a line along K that memory moves, if K is in slices
 PIECES = 2  # times as long it takes to store D, where that leaves by pieces of 32 bytes
 HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks meanwhile
-# Picoseconds that a slice of the L2 cache takes for a line that the TMA asks for, of an operand
-# whose lines run across K; so many bytes lie in one slice, of so many.
-ASKED, SLICE, MOST_SLICES = 550, 2048, 96
+# Picoseconds that a slice of the L2 cache takes for 128 bytes of a line, where all blocks ask for
+# the same: for an operand that lies in so few slices, of so many bytes each.
+ASKED, SLICE, FEW_SLICES = 100, 2048, 32
 MANY = 5  # the part of its time that a kernel for few takes more where they are many
 # Clocks of a chunk that is read where it lies, as two aligned ones; more of them where nothing else
 # is computed meanwhile.
@@ -97,11 +97,11 @@ class Weights(NamedTuple):
     an element of A and B, and of D. turned: whether D's lines are its columns. spread_a, spread_b,
     scatter: sixteenths of the bytes of A, B and D that device memory moves. torn: tenths of the
     time to write D whose lines are not aligned. strewn_a, strewn_b: those of A and B that it moves
-    besides where lines are not aligned and K is in slices. asked_a,
-    asked_b: for each line of an operand that blocks ask for, which the L2 cache answers one after
-    another where all ask for the same few. packed: bytes that packing an element takes as long as;
-    added: those that adding up an element of a slice's sums does. kib: 1024 bytes of device memory.
-    cache: bytes of the L2 cache.
+    besides where lines are not aligned and K is in slices. run_a, run_b: whether lines of A and B
+    run along K. asked: for 128 bytes of a line that blocks ask for, which the L2 cache answers one
+    after another where all ask for the same few. packed: bytes that packing an element takes as
+    long as; added: those that adding up an element of a slice's sums does. kib: 1024 bytes of
+    device memory. cache: bytes of the L2 cache.
     """
 
     tile_m: int
@@ -137,8 +137,9 @@ class Weights(NamedTuple):
     turned: int
     spread_a: int
     spread_b: int
-    asked_a: int
-    asked_b: int
+    run_a: int
+    run_b: int
+    asked: int
     scatter: int
     torn: int
     strewn_a: int
@@ -209,7 +210,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         resident = held_blocks(spec, gpu.capability)
     else:
         memory = g.static_shared + g.dynamic_shared
-        resident = max(1, occupancy(gpu.capability, threads, pace.registers, memory).blocks)
+        registers = _registers(spec, pace, runs)
+        resident = max(1, occupancy(gpu.capability, threads, registers, memory).blocks)
     turned = not layouts.c and not spec.swapped
     along = tile.m * runs[0] + tile.n * runs[1]
     across = pace.across_k * tile.k * clock  # for each line that runs along K
@@ -255,8 +257,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
 
     few = {"rows": 1, "columns": 2}.get(spec.tunables.get("few", ""), 0) if all(runs) else 0
 
-    def asked(run: bool) -> float:
-        return ASKED * (persistent and d.factor.size == 2 and not run)
+    asked = ASKED * (pace.unit != "cuda" and d.factor.size <= 2)
 
     def strewn(run: bool) -> float:
         return 16 * STREWN / step if run and not persistent else 0
@@ -272,7 +273,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned,
         16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),
-        asked(runs[0]), asked(runs[1]),
+        runs[0], runs[1], asked,
         16 * (pace.scatter if turned else 1), torn, strewn(runs[0]), strewn(runs[1]),
         _packed(d),
         ADDED * d.scalar.size, 1024e3 / gpu.bandwidth, gpu.l2 * 2**20,
@@ -288,6 +289,14 @@ def _unrolled(spec: KernelSpec, pace: Pace, threads: int) -> float:
     if pace.unit == "wgmma":
         return elements / (WARPGROUP * WARP)
     return elements * int(spec.geometry.values.get("width", 1)) / threads
+
+
+def _registers(spec: KernelSpec, pace: Pace, runs: tuple[bool, bool]) -> int:
+    """Of a thread, about."""
+    if not pace.sums or "few" not in spec.tunables or not runs[1 - _short(spec)]:
+        return pace.registers
+    own = spec.threadblock.m * spec.threadblock.n
+    return round(pace.besides + pace.sums * own)
 
 
 def _short(spec: KernelSpec) -> int:

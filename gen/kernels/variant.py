@@ -68,8 +68,10 @@ class Pace(NamedTuple):
     shorter than `weights.THICK`. start: nanoseconds of a launch; across: nanoseconds more for each
     operand whose lines run across K; meeting: where blocks of a cluster share K; code: for each
     element that a thread has, since cold instructions have to be fetched. registers: of a thread,
-    about, where they do not follow from the sums of a warp. exact: whether it computes no more than
-    there is along K, in place of whole steps. lines: whether a block computes whole rows.
+    about, where they do not follow from the sums of a warp; besides, sums: where the long operand's
+    lines run along K, those for all else, and for each sum of a block. exact: whether it computes
+    no more than there is along K, in place of whole steps. lines: whether a block computes whole
+    rows.
 
     Numbers are fitted to times of an H200 (docs/lab/model.md).
     """
@@ -95,6 +97,8 @@ class Pace(NamedTuple):
     meeting: float = 0
     code: float = 10
     registers: int = 0
+    besides: int = 0
+    sums: float = 0
     exact: bool = False
     lines: bool = False
 

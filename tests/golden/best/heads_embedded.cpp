@@ -24,7 +24,7 @@
 
 #include "heads.h"
 
-#if HEADS_SPEC != 0x2217cd29
+#if HEADS_SPEC != 0x8f552a00
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -678,8 +678,8 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
-          asked_b, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, run_a,
+          run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -692,11 +692,11 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1693, 2898, 0, 74, 2363, 52, 1654, 1742769, 37809, 32, 0, 106000, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
-    {0, 1, {64, 64, 32, 1, 1, 1, 821549, 866448, 1831, 151237, 151237, 90742, 90742, 855434, 177703, 15, 0, 1127400, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 2, {32, 32, 32, 1, 1, 1, 343096, 387995, 1831, 75618, 75618, 45371, 45371, 855434, 177703, 15, 0, 918600, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 3, {4, 32, 1, 1, 1, 1, 2963, 4168, 0, 295, 2363, 207, 1654, 1742769, 37809, 32, 0, 370000, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
-    {0, 4, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 855434, 177703, 15, 0, 988200, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1693, 2898, 0, 74, 2363, 52, 1654, 1742769, 37809, 32, 0, 106000, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 1, {64, 64, 32, 1, 1, 1, 821549, 866448, 1831, 151237, 151237, 90742, 90742, 855434, 177703, 15, 0, 1127400, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 2, {32, 32, 32, 1, 1, 1, 343096, 387995, 1831, 75618, 75618, 45371, 45371, 855434, 177703, 15, 0, 918600, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 3, {4, 32, 1, 1, 1, 1, 2963, 4168, 0, 295, 2363, 207, 1654, 1742769, 37809, 32, 0, 370000, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 4, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 855434, 177703, 15, 0, 988200, 1, 1, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
 };
 
 struct Limits {
@@ -720,7 +720,7 @@ index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
               stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
-              spread_b, asked_a, asked_b, scatter, torn, strewn_a, strewn_b, packed, added, kib,
+              spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
               cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -802,18 +802,15 @@ index_t predict(
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
   const index_t adding = slices > 1 ? 800000 + sums * added / 1024 * kib : 0;
-  const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
-  const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
-  const index_t slices_a = spans_a < 96 ? spans_a : 96;
-  const index_t asks_a = tiles * panels_a * k / cluster_n;  // of all blocks
-  const index_t answers_a = asked_a > 0 ? asks_a / slices_a * asked_a : 0;
-  const index_t panels_b = ((n < tile_n ? n : tile_n) * size + 127) / 128;  // of a tile
-  const index_t spans_b = 1 + n * k * size * count / 2048;  // slices of the cache
-  const index_t slices_b = spans_b < 96 ? spans_b : 96;
-  const index_t asks_b = tiles * panels_b * k / cluster_m;  // of all blocks
-  const index_t answers_b = asked_b > 0 ? asks_b / slices_b * asked_b : 0;
-  const index_t answers = answers_a > answers_b ? answers_a : answers_b;
-  const index_t working = multiplying > answers ? multiplying : answers;
+  const index_t asks_of_a = run_a > 0 ? (m < tile_m ? m : tile_m) * ((k * size + 127) / 128) : ((m < tile_m ? m : tile_m) * size + 127) / 128 * k;  // of a tile
+  const index_t slices_a = 1 + m * k * size * count / 2048;  // of the cache
+  const index_t asks_a = tiles * asks_of_a / cluster_n;  // of all blocks
+  const index_t answers_a = slices_a < 32 ? asks_a / slices_a * asked : 0;
+  const index_t asks_of_b = run_b > 0 ? (n < tile_n ? n : tile_n) * ((k * size + 127) / 128) : ((n < tile_n ? n : tile_n) * size + 127) / 128 * k;  // of a tile
+  const index_t slices_b = 1 + n * k * size * count / 2048;  // of the cache
+  const index_t asks_b = tiles * asks_of_b / cluster_m;  // of all blocks
+  const index_t answers_b = slices_b < 32 ? asks_b / slices_b * asked : 0;
+  const index_t working = multiplying + answers_a + answers_b;
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x7bf5dcf5
+#if ONE_SPEC != 0xd98c236e
 #error "the header is another kernel's; emit both files together"
 #endif
 

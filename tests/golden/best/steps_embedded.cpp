@@ -16,7 +16,7 @@
 
 #include "steps.h"
 
-#if STEPS_SPEC != 0x0b760bf8
+#if STEPS_SPEC != 0x03b03603
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -379,8 +379,8 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, asked_a,
-          asked_b, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, run_a,
+          run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -394,8 +394,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {32, 256, 8, 1, 1, 1, 374762, 417658, 875, 18061, 144489, 10837, 86693, 817265, 169774, 15, 0, 1962600, 2, 2, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 45, 16, 0, 0, 16, 26, 32, 0, 11, 13, 2844, 3145728}},
-    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 0, 0, 16, 26, 16, 0, 11, 13, 3200, 4194304}},
+    {0, 1, {32, 256, 8, 1, 1, 1, 374762, 417658, 875, 18061, 144489, 10837, 86693, 817265, 169774, 15, 0, 1962600, 2, 2, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 45, 16, 1, 0, 0, 16, 26, 32, 0, 11, 13, 2844, 3145728}},
+    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 16, 0, 11, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -416,7 +416,7 @@ index_t predict(
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
               stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
-              spread_b, asked_a, asked_b, scatter, torn, strewn_a, strewn_b, packed, added, kib,
+              spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
               cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
@@ -497,18 +497,15 @@ index_t predict(
   const index_t packing = moved > 0 ? 1630000 + moved * packed / 1024 * kib : 0;
   const index_t sums = slices * tiles * tile_m * tile_n;  // that are written, and read
   const index_t adding = slices > 1 ? 800000 + sums * added / 1024 * kib : 0;
-  const index_t panels_a = ((m < tile_m ? m : tile_m) * size + 127) / 128;  // of a tile
-  const index_t spans_a = 1 + m * k * size * count / 2048;  // slices of the cache
-  const index_t slices_a = spans_a < 96 ? spans_a : 96;
-  const index_t asks_a = tiles * panels_a * k / cluster_n;  // of all blocks
-  const index_t answers_a = asked_a > 0 ? asks_a / slices_a * asked_a : 0;
-  const index_t panels_b = ((n < tile_n ? n : tile_n) * size + 127) / 128;  // of a tile
-  const index_t spans_b = 1 + n * k * size * count / 2048;  // slices of the cache
-  const index_t slices_b = spans_b < 96 ? spans_b : 96;
-  const index_t asks_b = tiles * panels_b * k / cluster_m;  // of all blocks
-  const index_t answers_b = asked_b > 0 ? asks_b / slices_b * asked_b : 0;
-  const index_t answers = answers_a > answers_b ? answers_a : answers_b;
-  const index_t working = multiplying > answers ? multiplying : answers;
+  const index_t asks_of_a = run_a > 0 ? (m < tile_m ? m : tile_m) * ((k * size + 127) / 128) : ((m < tile_m ? m : tile_m) * size + 127) / 128 * k;  // of a tile
+  const index_t slices_a = 1 + m * k * size * count / 2048;  // of the cache
+  const index_t asks_a = tiles * asks_of_a / cluster_n;  // of all blocks
+  const index_t answers_a = slices_a < 32 ? asks_a / slices_a * asked : 0;
+  const index_t asks_of_b = run_b > 0 ? (n < tile_n ? n : tile_n) * ((k * size + 127) / 128) : ((n < tile_n ? n : tile_n) * size + 127) / 128 * k;  // of a tile
+  const index_t slices_b = 1 + n * k * size * count / 2048;  // of the cache
+  const index_t asks_b = tiles * asks_of_b / cluster_m;  // of all blocks
+  const index_t answers_b = slices_b < 32 ? asks_b / slices_b * asked : 0;
+  const index_t working = multiplying + answers_a + answers_b;
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;
