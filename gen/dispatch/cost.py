@@ -128,7 +128,7 @@ TIMES: Sequence[Fact] = (
     Fact("whole", "(full > alone ? full : alone) + turns * tail", "each tile by one block"),
     Fact(
         "shares",
-        "stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0",
+        "stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0",
         type="bool",
     ),
     Fact("evenly", "tiles * steps / multiprocessors * step"),

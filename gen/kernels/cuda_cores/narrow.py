@@ -110,8 +110,8 @@ def _pace(dtypes: DTypes) -> Pace:
             code=176, meeting=658, registers=128, exact=True,
         )  # fmt: skip
     return Pace(
-        "cuda", 0.218, wait_k=1.82, small=3.52, alone=69, last=2890, gather=1.89, start=22.6,
-        code=80, meeting=892, registers=128, exact=True,
+        "cuda", 0.231, wait_k=4.78, small=3.52, alone=284, last=2390, store=0, gather=1.89,
+        start=22.6, code=143, meeting=880, registers=128, exact=True,
     )  # fmt: skip
 
 

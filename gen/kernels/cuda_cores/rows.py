@@ -145,6 +145,7 @@ SCALAR_VARIANTS = (
         "a one-dimensional grid, one thread per element of D",
         (_THREADS,),
         geometry.thread_1d,
+        grid=_rung,
         pace=_paced(_BY_LINES, 0.09, alone=163, last=535, start=1385),
     ),
     _row(
@@ -152,6 +153,7 @@ SCALAR_VARIANTS = (
         "blocks stride over the rows of D, threads over its columns",
         (_THREADS, _GRID),
         geometry.block_1d,
+        grid=_rung,
         pace=_paced(_BY_LINES, 0.08, 0.043, alone=107, last=1350, start=800, lines=True),
     ),
     _row(
@@ -163,6 +165,7 @@ SCALAR_VARIANTS = (
             _GRID,
         ),
         geometry.shared_row,
+        grid=_rung,
         pace=_paced(_BY_LINES, 0.07, alone=202, last=1790, start=850, lines=True, exact=True),
     ),
     _row(

@@ -158,9 +158,9 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 
 def _pace(_: DTypes) -> Pace:
     return Pace(
-        "mma", 0.496, along=1.48, wait=361, wait_k=0.533, across_k=0.0264, small=1.54, alone=345,
-        last=7990, store=17.9, gather=0.784, start=161, across=113, meeting=63, code=35,
-        registers=80, exact=True,
+        "mma", 0.313, along=0.914, wait=245, wait_k=0.52, across_k=0.0136, copied=0.0174,
+        small=1.03, alone=369, last=5460, store=102, gather=1.16, start=242, across=197,
+        meeting=145, code=17, registers=80, exact=True,
     )  # fmt: skip
 
 

@@ -432,7 +432,7 @@ index_t predict(
   const index_t full = busiest * stretch * step;
   const index_t alone = turns * stretch * (single > copies ? single : copies);
   const index_t whole = (full > alone ? full : alone) + turns * tail;  // each tile by one block
-  const bool shares = stream > 0 && tiles > multiprocessors && tiles % multiprocessors > 0;
+  const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
   const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
