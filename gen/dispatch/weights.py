@@ -241,6 +241,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
     last = pace.last * clock * (AWAY if turns else 1)
+    last += pace.reduced * _own_sums(spec, runs) * clock
     unrolled = _unrolled(spec, pace, threads)
     if sharers > 1 and pace.unit == "wgmma":
         last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)
@@ -293,10 +294,15 @@ def _unrolled(spec: KernelSpec, pace: Pace, threads: int) -> float:
 
 def _registers(spec: KernelSpec, pace: Pace, runs: tuple[bool, bool]) -> int:
     """Of a thread, about."""
-    if not pace.sums or "few" not in spec.tunables or not runs[1 - _short(spec)]:
-        return pace.registers
-    own = spec.threadblock.m * spec.threadblock.n
-    return round(pace.besides + pace.sums * own)
+    own = _own_sums(spec, runs)
+    return round(pace.besides + pace.sums * own) if pace.sums and own else pace.registers
+
+
+def _own_sums(spec: KernelSpec, runs: tuple[bool, bool]) -> int:
+    """Of a lane that adds up all of a block's with its neighbours: along K, for few of D."""
+    if "few" not in spec.tunables or not runs[1 - _short(spec)]:
+        return 0
+    return spec.threadblock.m * spec.threadblock.n
 
 
 def _short(spec: KernelSpec) -> int:

@@ -69,7 +69,8 @@ class Pace(NamedTuple):
     operand whose lines run across K; meeting: where blocks of a cluster share K; code: for each
     element that a thread has, since cold instructions have to be fetched. registers: of a thread,
     about, where they do not follow from the sums of a warp; besides, sums: where the long operand's
-    lines run along K, those for all else, and for each sum of a block. exact: whether it computes
+    lines run along K, those for all else, and for each sum of a block; reduced: clocks there for
+    each of these sums, which lanes add up. exact: whether it computes
     no more than there is along K, in place of whole steps. lines: whether a block computes whole
     rows.
 
@@ -99,6 +100,7 @@ class Pace(NamedTuple):
     registers: int = 0
     besides: int = 0
     sums: float = 0
+    reduced: float = 0
     exact: bool = False
     lines: bool = False
 

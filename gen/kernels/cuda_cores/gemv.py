@@ -131,9 +131,9 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     if dtypes.name == "f32":
         return Pace(
-            "cuda", 0.239, along=3.37, wait=9, wait_k=0.00514, across_k=0.01, small=0.55,
+            "cuda", 0.239, along=3.7, wait=9, wait_k=0.00514, across_k=0.0056, small=0.55,
             alone=1010, last=3280, gather=1.45, start=3.5, across=108, code=764, registers=80,
-            besides=54, sums=1.34, exact=True,
+            besides=33, sums=1.34, reduced=24, exact=True,
         )  # fmt: skip
     if dtypes.input.size == 2:
         return Pace(
