@@ -16,6 +16,7 @@ from gen.dispatch.weights import (
     FEW_ROWS,
     FEW_SLICES,
     HELPER,
+    IDLING,
     LATE,
     LONG,
     MANY,
@@ -184,7 +185,12 @@ TIMES: Sequence[Fact] = (
     # The many rows or columns of a kernel for few, which come from the caches, again and again.
     Fact("many", "few == 1 ? m > n : few == 2 && n > m", type="bool"),
     Fact("more", f"many ? product / {MANY} : 0"),
-    Fact("time", "start + product + more + packing + adding"),
+    # Blocks of a cluster that have no tile meet the others, too.
+    Fact(
+        "lacking", "(cluster_m > 1 && m <= tile_m) || (cluster_n > 1 && n <= tile_n)", type="bool"
+    ),
+    Fact("idling", f"lacking ? {IDLING} : 0"),
+    Fact("time", "start + product + more + packing + adding + idling"),
 )
 
 FACTS = (*SIZES, *COUNT, *TIMES)

@@ -347,8 +347,22 @@ def grids(
                 unknown = error
                 break
     if unknown and not found:
-        raise unknown
+        raise _of_others(dtypes, arch, given) or unknown
     return list(found)
+
+
+def _of_others(dtypes: DTypes, arch: str, given: Mapping[str, Any]) -> SpecError | None:
+    """What is wrong with tunables that only kernels of other types or architectures have."""
+    for row in _rows():
+        with suppress(UsageError):
+            own = {t.name: t.parse(given[t.name]) for t in row.tunables if t.name in given}
+            if own.keys() == given.keys():
+                words = ", ".join(f"{name}={value}" for name, value in given.items())
+                return SpecError(
+                    f"no kernel with {dtypes.name} for {arch} has {words}: {row.name} has, with "
+                    f"other types or architectures; leave it out, or see gen list {row.name}"
+                )
+    return None
 
 
 def _is_small_slice(d: DTypes, tunables: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ from gen.kernels.tensor_cores.tiles import (
     lies_anywhere,
 )
 from gen.kernels.variant import Pace, Variant
-from gen.spec.arch import BANKS, UNIT, WARP
+from gen.spec.arch import BANKS, MOST_REGISTERS, UNIT, WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec, cluster_of
 from gen.spec.problem import Layouts, along_k
@@ -56,6 +56,7 @@ PANELS = 1.1  # times as long the copies of an operand take that runs across K, 
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
 MEETING = 150  # nanoseconds that blocks of a cluster take to begin together
+IDLING = 200_000  # what clusters take with places outside of D: not measured, it decides a tie
 # That blocks of a cluster take to add up their sums: for each of a thread, beyond so many.
 JOINING, JOINED = 34_000, 12
 FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
@@ -295,7 +296,9 @@ def _unrolled(spec: KernelSpec, pace: Pace, threads: int) -> float:
 def _registers(spec: KernelSpec, pace: Pace, runs: tuple[bool, bool]) -> int:
     """Of a thread, about."""
     own = _own_sums(spec, runs)
-    return round(pace.besides + pace.sums * own) if pace.sums and own else pace.registers
+    if not pace.sums or not own:
+        return pace.registers
+    return min(round(pace.besides + pace.sums * own), MOST_REGISTERS)
 
 
 def _own_sums(spec: KernelSpec, runs: tuple[bool, bool]) -> int:

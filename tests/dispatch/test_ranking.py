@@ -101,6 +101,20 @@ def test_teams_hold_lines_along_k(dtype: str) -> None:
         assert first.tunables["held"]
 
 
+def test_registers_of_gemv_are_no_more_than_a_thread_has() -> None:
+    wide = make_spec("gemv", dtype="f32", layout="rcr", arch="sm_90", vectors=8, strip=32)
+    assert weigh(wide, GPUS["h200"]).weights.resident == 2  # by compiling it: 255 registers
+
+
+def test_places_outside_of_d_decide_a_tie() -> None:
+    one = product("f16", 64, 64, 8192, "rcr")
+    tile = {"arch": "sm_90a", "layout": "rcr", "threadblock": "64x64x64", "stages": 8}
+    alone = ranked(make_spec("wgmma", **tile, cluster="1x1x4"), one, GPUS["h200"])
+    beside = ranked(make_spec("wgmma", **tile, cluster="1x2x4"), one, GPUS["h200"])
+    assert beside.value("lacking")
+    assert alone.time < beside.time
+
+
 def test_what_else_is_chosen() -> None:
     tiles = {512: "64x32", 1024: "64x128", 2048: "64x256", 4096: "128x256 stream"}
     for side, tile in tiles.items():
@@ -176,6 +190,8 @@ def test_tunables_of_the_caller_stay() -> None:
         SpecError, match="no kernel with f16 for sm_80 has the tunable 'tail'; they"
     ):
         chosen("f16", "sm_80", 9, 9, 9, tail=3)
+    with pytest.raises(SpecError, match="f16 for sm_80 has cluster=2x1x4: wgmma has, with other"):
+        rank(product("f16", 64, 64, 64), GPUS["a100"], "sm_80", {"cluster": "2x1x4"})
     with pytest.raises(SpecError, match="has tile, warp together; leave one out"):
         chosen("f16", "sm_80", 9, 9, 9, tile=3, warp="64x64")
 

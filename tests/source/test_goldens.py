@@ -228,6 +228,8 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
                "batched": True, "epilogue": "linear_bias"}),
     ("wgmma", {"dtype": "i8", "layout": "rcr", "threadblock": "128x64x128", "stages": 6,
                "cluster": "1x4x2"}),
+    ("wgmma", {"dtype": "e4m3", "layout": "rcr", "threadblock": "64x80x64", "stages": 8,
+               "promote": 128, "cluster": "2x1x2"}),
     ("wgmma", {"schedule": "pingpong", "threadblock": "128x64x64", "stages": 8, "cluster": "2x4"}),
     ("wgmma", {"dtype": "f16_f16", "threadblock": "256x64x32", "stages": 2}),
     ("wgmma", {"dtype": "f16_f16", "layout": "crr", "threadblock": "256x128x64",

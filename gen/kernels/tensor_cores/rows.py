@@ -132,8 +132,8 @@ _WARP = "rows and columns of that tile that each warp computes"
 _STAGES = "stages of the pipeline, each a tile of both operands in shared memory"
 
 _CLUSTER = (
-    "blocks along M and N that share operands, which the TMA copies to all of them; the third "
-    "number, 2 or 4, is of blocks that share each work tile along K"
+    "blocks along M and N that share operands, which the TMA copies to all of them; a third "
+    "number is of blocks that share each work tile along K"
 )
 
 _SCHEDULE = "whether warpgroups share each work tile, or have one each and take turns to multiply"

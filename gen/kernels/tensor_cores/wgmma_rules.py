@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gen.kernels.epilogues import epilogue_rule
 from gen.kernels.tensor_cores.rules import (
     grouped_rule,
@@ -36,6 +39,7 @@ WGMMA_COLUMNS = 256  # of a wgmma's B at most
 MOST_ROWS = 256  # of wgmma's work tile
 # Registers of an equal share of all for all but the sums of one wgmma: ptxas goes by that.
 SHARE_OTHERS = 26
+BOTH_OTHERS = 20  # more registers where blocks of a cluster share operands and K
 # Blocks of wgmma's clusters, of which 8 are always possible: along M and N, which share operands,
 # and along K, which share work tiles. Where one breaks a rule, its neighbours are proposed first.
 CLUSTERS = (
@@ -64,10 +68,17 @@ def wgmma_rules(chosen: Choice) -> None:
     _promotion_rule(chosen, block)
     _burst_rule(chosen)
     wanted = held_sums(chosen.values, warp, chosen.dtypes)
-    _sums_fit(chosen, wanted, roles.consumer_registers - WGMMA_OTHERS)
+    others = WGMMA_OTHERS + (BOTH_OTHERS if shares_both(chosen.values) else 0)
+    _sums_fit(chosen, wanted, roles.consumer_registers - others)
     share = registers(WARP * (roles.consumers + roles.producers))
     _sums_fit(chosen, sums(warp._replace(m=16), chosen.dtypes), share - SHARE_OTHERS)
     shared_rule(as_tma, tma_shared)
+
+
+def shares_both(values: Mapping[str, Any]) -> bool:
+    """Whether blocks of a cluster share operands, and others work tiles along K."""
+    rows, columns, slices = cluster_of(values)
+    return rows * columns > 1 and slices > 1
 
 
 def _wgmma_size_rule(block: Tile) -> None:

@@ -539,7 +539,9 @@ index_t predict(
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;
   const index_t more = many ? product / 5 : 0;
-  const index_t time = start + product + more + packing + adding;
+  const bool lacking = (cluster_m > 1 && m <= tile_m) || (cluster_n > 1 && n <= tile_n);
+  const index_t idling = lacking ? 200000 : 0;
+  const index_t time = start + product + more + packing + adding + idling;
   return time;
 }
 // clang-format on
