@@ -70,7 +70,7 @@ def _slices() -> list[Fact]:
 
 
 def _asked(x: str, lines: str, others: str) -> list[Fact]:
-    """How long the L2 cache takes to answer for lines of an operand, of so many bytes at most."""
+    """How long the L2 cache takes to answer for an operand that lies in few of its slices."""
     inside = f"({lines} < tile_{lines} ? {lines} : tile_{lines})"
     panels = f"({inside} * size + {KSTRIDED_LINE - 1}) / {KSTRIDED_LINE} * k"
     pieces = f"{inside} * ((k * size + {KSTRIDED_LINE - 1}) / {KSTRIDED_LINE})"

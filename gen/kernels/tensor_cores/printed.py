@@ -199,6 +199,9 @@ def wgmma(spec: KernelSpec) -> Mapping[str, Any]:
         "cluster": None if spec.cluster == (1, 1) else spec.cluster,
         "cluster_k": spec.cluster_k,
         "clustered": spec.cluster_blocks > 1,
+        # Which of the blocks that share a work tile along K a block is, and how many these are.
+        "sharer": "block" if spec.cluster == (1, 1) else "slice",
+        "sharers": "kClusterBlocks" if spec.cluster == (1, 1) else "kSlices",
         "four_accumulators": FOURS.get(spec.dtypes.accumulator.name),
         # The first blocks of a cluster that have the same rows, and the same columns.
         "a_bits": sum(1 << below * j for j in range(beside)),

@@ -68,14 +68,14 @@ def wgmma_rules(chosen: Choice) -> None:
     _promotion_rule(chosen, block)
     _burst_rule(chosen)
     wanted = held_sums(chosen.values, warp, chosen.dtypes)
-    others = WGMMA_OTHERS + (BOTH_OTHERS if shares_both(chosen.values) else 0)
+    others = WGMMA_OTHERS + (BOTH_OTHERS if _shares_both(chosen.values) else 0)
     _sums_fit(chosen, wanted, roles.consumer_registers - others)
     share = registers(WARP * (roles.consumers + roles.producers))
     _sums_fit(chosen, sums(warp._replace(m=16), chosen.dtypes), share - SHARE_OTHERS)
     shared_rule(as_tma, tma_shared)
 
 
-def shares_both(values: Mapping[str, Any]) -> bool:
+def _shares_both(values: Mapping[str, Any]) -> bool:
     """Whether blocks of a cluster share operands, and others work tiles along K."""
     rows, columns, slices = cluster_of(values)
     return rows * columns > 1 and slices > 1
