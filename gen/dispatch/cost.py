@@ -126,7 +126,11 @@ TIMES: Sequence[Fact] = (
     Fact("tail", "hides > 0 ? last : last + stored", "of a work tile"),
     Fact("full", "busiest * stretch * step"),
     Fact("alone", "turns * stretch * (single > copies ? single : copies)"),
-    Fact("whole", "(full > alone ? full : alone) + turns * tail", "each tile by one block"),
+    Fact("ends", "turns * tail"),
+    # Where many small blocks follow each other, the end of one passes beside the work of others.
+    Fact("flowing", "full + tail > alone + ends ? full + tail : alone + ends"),
+    Fact("lasting", "(full > alone ? full : alone) + ends"),
+    Fact("whole", "flows > 0 ? flowing : lasting", "each tile by one block"),
     Fact(
         "shares",
         "stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0",

@@ -25,7 +25,7 @@ from gen.kernels.tensor_cores.tiles import (
     lies_anywhere,
 )
 from gen.kernels.variant import Pace, Variant
-from gen.spec.arch import BANKS, MOST_REGISTERS, UNIT, WARP
+from gen.spec.arch import BANKS, MOST_REGISTERS, SECTOR, UNIT, WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec, cluster_of
 from gen.spec.problem import Layouts, along_k
@@ -76,7 +76,6 @@ MANY = 5  # the part of its time that a kernel for few takes more where they are
 ANYWHERE, ANYWHERE_ALONE = 0.9, 2
 STORED = 128  # elements of D, of which `Pace.store` is the time
 SCHEDULERS = 4  # of a multiprocessor: a block with fewer warps leaves some idle
-SECTOR = 32  # bytes that memory moves at least
 
 
 class Weights(NamedTuple):
@@ -90,7 +89,8 @@ class Weights(NamedTuple):
     so many sixteenths of that where lines of D are not aligned; hides: whether a tile is stored
     while others are computed. start: once. resident: blocks that a multiprocessor holds. held:
     those that slices of K are to fill. split: slices of K, 0 for as many as suit. stream: whether
-    blocks share tiles. lines: whether a block computes whole lines of tiles. few: 1 where the
+    blocks share tiles. lines: whether a block computes whole lines of tiles. flows: whether
+    small blocks follow each other so that one ends while others work. few: 1 where the
     kernel is for few rows, 2 where for few columns, if both operands run along K, or else 0.
     sagging: 1024ths that products take longer where tensor cores are busy for long, unless
     warpgroups take turns. group: tiles along M that are computed close in time. packs_a, packs_b:
@@ -128,6 +128,7 @@ class Weights(NamedTuple):
     split: int
     stream: int
     lines: int
+    flows: int
     few: int
     sagging: int
     group: int
@@ -270,7 +271,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         last, store * clock * 1024 / STORED,
         16 * pace.rough, turns, start * 1e3,
         resident, held_blocks(spec) if spec.warp else 1,
-        spec.split_k, spec.stream_k, pace.lines, few,
+        spec.split_k, spec.stream_k, pace.lines, pace.flows, few,
         1024 * SAGGING * (pace.unit == "wgmma"),
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned,

@@ -71,7 +71,8 @@ class Pace(NamedTuple):
     about, where they do not follow from the sums of a warp; besides, sums: where the long operand's
     lines run along K, those for all else, and for each sum of a block; reduced: clocks there for
     each of these sums, which lanes add up. exact: whether it computes no more than there is along
-    K, in place of whole steps. lines: whether a block computes whole rows.
+    K, in place of whole steps. lines: whether a block computes whole rows. flows: whether
+    blocks are so small and many that one ends while others work.
 
     Numbers are fitted to times of an H200 (docs/lab/model.md).
     """
@@ -102,6 +103,7 @@ class Pace(NamedTuple):
     reduced: float = 0
     exact: bool = False
     lines: bool = False
+    flows: bool = False
 
 
 def _no_rules(_: Choice) -> None:

@@ -17,6 +17,7 @@ SHARED_KIB = {
 # Of every one of them (same source).
 WARP = 32  # threads
 UNIT = 16  # bytes: the most that a thread moves at once, from and to multiples of them
+SECTOR = 32  # bytes: the least that memory moves
 REGISTERS, MOST_REGISTERS = 65_536, 255  # of 32 bits, of a multiprocessor; of a thread at most
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has unasked
 BANKS = 128  # bytes that shared memory moves in a clock of a multiprocessor

@@ -101,6 +101,27 @@ def test_teams_hold_lines_along_k(dtype: str) -> None:
         assert first.tunables["held"]
 
 
+@pytest.mark.parametrize("few", ["rows", "columns"])
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64", "i8"])
+def test_few_long_sums_have_more_threads(dtype: str, few: str) -> None:
+    def threads(long: int, k: int) -> int:
+        m, n = (1, long) if few == "rows" else (long, 1)
+        found = rank(product(dtype, m, n, k, "rcr"), GPUS["h200"], "sm_90a", {"few": few})
+        return next(
+            int(each.spec.tunables["threads"]) for each in found if each.spec.variant == "gemv"
+        )
+
+    assert threads(300, 30_000) > threads(30_000, 300)
+
+
+def test_what_a_single_row_is_offered_is_not_offered_to_many() -> None:
+    def offered(m: int) -> int:
+        found = rank(product("f32", m, 4096, 4096, "rcr"), GPUS["h200"], "sm_90a")
+        return sum(each.spec.variant == "gemv" for each in found)
+
+    assert offered(1) - offered(5) == 7
+
+
 def test_registers_of_gemv_are_no_more_than_a_thread_has() -> None:
     wide = make_spec("gemv", dtype="f32", layout="rcr", arch="sm_90", vectors=8, strip=32)
     assert weigh(wide, GPUS["h200"]).weights.resident == 2  # by compiling it: 255 registers
@@ -128,7 +149,8 @@ def test_what_else_is_chosen() -> None:
     assert what(chosen("f32", "sm_75", 4096, 4096, 4096)) == "warp_tiled 128x128"
     assert what(chosen("i32", "sm_80", 64, 64, 65536)).endswith("slices")
     for few, shape, layout, variant in (
-        ("rows", (1, 8192, 8192), "rrr", "narrow"),
+        ("rows", (1, 8192, 8192), "rrr", "gemv"),
+        ("rows", (4, 8192, 8192), "rrr", "narrow"),
         ("columns", (8192, 1, 8192), "rcr", "gemv"),
     ):
         spec = chosen("f32", "sm_80", *shape, layout)

@@ -108,6 +108,8 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gemv", {"layout": "rcr", "arch": "sm_90", "few": "columns", "vectors": 8, "strip": 8}),
     ("gemv", {"layout": "ccr", "arch": "sm_90", "vectors": 8}),
     ("gemv", {"dtype": "f64", "few": "columns", "layout": "rrr", "vectors": 1}),
+    ("gemv", {"dtype": "f16", "layout": "rcr", "arch": "sm_90", "vectors": 1, "strip": 2}),
+    ("gemv", {"arch": "sm_90", "few": "columns", "vectors": 1, "strip": 2, "threads": 256}),
     ("gemv", {"dtype": "f64", "vectors": 1}),
     ("narrow", {}),
     ("narrow", {"dtype": "f16", "layout": "crr", "few": "columns", "vectors": 4, "arch": "sm_90",

@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gen.spec.arch import SECTOR
+
 Addresses = npt.NDArray[np.int64]
 Lanes = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
-SECTOR = 32
 LINE = 128
 BANKS = 32
 NOTHING = -1  # stands in for the address of a lane that takes no part; sorts first

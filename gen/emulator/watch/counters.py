@@ -32,6 +32,7 @@ from gen.emulator.warp.masks import BLOCK_AXES, WARP, Mask
 from gen.emulator.warp.shuffles import to_warps
 from gen.emulator.watch import banks
 from gen.emulator.watch.joined_loads import MergePlan, Request, merge_plan
+from gen.spec.arch import SECTOR
 
 _BLOCKS_FIRST = (0, 2, 4, 1, 3, 5)
 _PERIOD = banks.BANKS * 4  # bytes after which banks repeat; a multiple of a sector
@@ -212,12 +213,12 @@ class Counters(Observer):
         move = move.issued()
         if not move.by_global:
             return
-        sectors = np.sort(np.where(move.addresses < 0, -1, move.addresses // banks.SECTOR), axis=1)
+        sectors = np.sort(np.where(move.addresses < 0, -1, move.addresses // SECTOR), axis=1)
         changes = np.diff(sectors, axis=1, prepend=-1) != 0
         size = int((move.addresses >= 0).sum()) * move.size
         kind = "copy" if move.into_shared else "store"
         total = self.accesses.setdefault(AccessPoint(move.site.item.line, "global", kind), Access())
-        total.add(Access(len(sectors), int(changes.sum()), -(-size // banks.SECTOR), size))
+        total.add(Access(len(sectors), int(changes.sum()), -(-size // SECTOR), size))
 
     # -- counting ------------------------------------------------------------------------------
     def _access(

@@ -11,10 +11,12 @@ from gen.kernels.epilogues import EPILOGUE, epilogue_rule
 from gen.kernels.formulas import Fact
 from gen.kernels.tunables import Choice, Conflict, Integer, Word
 from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
-from gen.spec.arch import MAX_GRID_X, UNIT, WARP
+from gen.spec.arch import MAX_GRID_X, SECTOR, UNIT, WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec, Tile
 from gen.spec.problem import Layouts
+
+_NARROW_STRIP = 2  # lines of a block, of which there are many then
 
 
 def along_k(few: str, layouts: Layouts) -> bool:
@@ -77,8 +79,17 @@ def few_rules(chosen: Choice) -> None:
 
 
 def few_printed(spec: KernelSpec) -> Mapping[str, Any]:
-    """What their templates print besides."""
-    return {**printed(spec), "w_along": along_k(spec.tunables["few"], spec.layouts)}
+    """What their templates print besides.
+
+    lets_next_start: whether blocks of the next kernel may take their places while this one runs.
+    Where there are few blocks for each multiprocessor, some then have more of them than others.
+    """
+    along = along_k(spec.tunables["few"], spec.layouts)
+    return {
+        **printed(spec),
+        "w_along": along,
+        "lets_next_start": along and spec.tunables["strip"] <= _NARROW_STRIP,
+    }
 
 
 def _printed(spec: KernelSpec) -> Mapping[str, Any]:
@@ -117,6 +128,36 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
     return [*few_grid(1, 2, 4, 8)(chosen), *wide]
 
 
+# Where D has so few: columns, or rows, of a block, and its threads. The fewer there are in all, and
+# the longer they are, the more threads have to share each.
+_ALONG_K = {
+    1: ((2, 128), (8, 128), (2, 256), (4, 256), (4, 512), (1, 1024), (4, 1024)),
+    2: ((2, 256), (4, 256), (4, 512), (8, 512)),
+    4: ((4, 256), (4, 512), (8, 512)),
+}
+_ACROSS_K = ((SECTOR, 1024), (4 * SECTOR, 1024))  # a block's bytes of a line, and its threads
+
+
+def fewest(m: int, n: int) -> int:
+    """How many rows or columns a block has that has all of the few of a D of M x N; 0: too many."""
+    return next((some for some in _ALONG_K if min(m, n) <= some), 0)
+
+
+def _fitted(chosen: Choice, m: int, n: int, *_: int) -> Sequence[Mapping[str, Any]]:
+    """What is besides chosen among for a D of M x N that has few rows or columns."""
+    few, vectors = "rows" if m <= n else "columns", fewest(m, n)
+    if not vectors:
+        return []
+    found = _ALONG_K[vectors]
+    if not along_k(few, chosen.layouts):
+        size = chosen.dtypes.input.size
+        found = tuple((line // size, threads) for line, threads in _ACROSS_K)
+    return [
+        {"few": few, "vectors": vectors, "strip": strip, "threads": threads}
+        for strip, threads in found
+    ]
+
+
 def _pace(dtypes: DTypes) -> Pace:
     """A lane multiplies what it has read, and adds up with its neighbours."""
     if dtypes.name == "i32":  # of an older version, which did not start early
@@ -131,20 +172,21 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     if dtypes.name == "f32":
         return Pace(
-            "cuda", 0.239, along=3.7, wait=9, wait_k=0.00514, across_k=0.0056, small=0.55,
-            alone=1010, last=3280, gather=1.45, start=3.5, across=108, code=764, registers=80,
-            besides=33, sums=1.34, reduced=24, exact=True,
+            "cuda", 0.145, along=3.36, wait=1.25, wait_k=0.0433, across_k=0.00892, small=0.43,
+            alone=642, last=3440, gather=1.04, thin=0.34, start=0, across=114, code=604,
+            registers=80, besides=33, sums=1.34, reduced=16.3, exact=True,
         )  # fmt: skip
     if dtypes.input.size == 2:
         return Pace(
-            "cuda", 0.04, along=5.32, wait_k=0.0064, alone=52, last=3420, gather=2.79, start=16.3,
-            code=534, registers=64, exact=True,
+            "cuda", 0.0585, along=4.45, wait_k=0.0032, across_k=0.012, small=1.7, alone=58,
+            last=3440, gather=0.78, start=303, across=46, code=458, registers=64, exact=True,
+            flows=True,
         )  # fmt: skip
     if dtypes.name == "f64":
         return Pace(
-            "cuda", 0.132, along=2.34, wait=9.6, wait_k=0.00504, across_k=0.0155, small=0.074,
-            alone=391, last=1070, gather=1.83, start=697, across=341, code=2770, registers=208,
-            exact=True,
+            "cuda", 0.153, along=2.24, wait=2.2, wait_k=0.0005, small=0.006, alone=401, last=441,
+            gather=1.78, thin=0.85, start=918, across=220, code=3990, registers=208, exact=True,
+            flows=True,
         )  # fmt: skip
     return Pace(
         "cuda", 0.04, along=9.8, wait_k=0.0064, alone=52, last=4230, gather=4.5, start=17,
@@ -171,6 +213,7 @@ GEMV = Variant(
     rules=few_rules,
     printed=_printed,
     grid=_grid,
+    fitted=_fitted,
     pace=_pace,
     adds_as_aligned=True,
     waits=True,

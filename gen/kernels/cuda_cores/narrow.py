@@ -93,6 +93,22 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
     return [{**each, "cluster": cluster} for each in few for cluster in clusters]
 
 
+# Of few long sums: columns, or rows, of a block, its threads, and the cluster that shares K.
+_LONG = ((8, 128, "1x1x8"), (32, 128, "1x1x8"))
+
+
+def _fitted(chosen: Choice, m: int, n: int, *_: int) -> Sequence[Mapping[str, Any]]:
+    """What is besides chosen among for a D of M x N that has few rows or columns."""
+    vectors = gemv.fewest(m, n)
+    few = "rows" if m <= n else "columns"
+    if not vectors or chosen.cc < 90 or gemv.along_k(few, chosen.layouts):
+        return []
+    return [
+        {"few": few, "vectors": vectors, "strip": strip, "threads": threads, "cluster": cluster}
+        for strip, threads, cluster in _LONG
+    ]
+
+
 def _usual_few(chosen: Choice) -> str:
     """What the layouts allow: rows, if they allow both."""
     return "columns" if gemv.along_k("rows", chosen.layouts) else "rows"
@@ -104,14 +120,19 @@ def _pace(dtypes: DTypes) -> Pace:
             "cuda", 0.462, wait_k=3.66, small=0.75, alone=23, last=2130, gather=1.3, start=21,
             code=1840, meeting=918, registers=128, exact=True,
         )  # fmt: skip
-    if dtypes.input.size == 4:
+    if dtypes.name == "i32":
         return Pace(
             "cuda", 0.349, wait_k=2.15, small=0.7, alone=261, last=2950, gather=0.39, start=18,
             code=176, meeting=658, registers=128, exact=True,
         )  # fmt: skip
+    if dtypes.input.size == 4:
+        return Pace(
+            "cuda", 1.03, wait_k=2.18, small=0.1, alone=1100, last=2090, gather=1.79, start=0,
+            across=162, code=255, meeting=658, registers=128, exact=True,
+        )  # fmt: skip
     return Pace(
-        "cuda", 0.231, wait_k=4.78, small=3.52, alone=284, last=2390, store=0, gather=1.89,
-        start=22.6, code=143, meeting=880, registers=128, exact=True,
+        "cuda", 0.132, wait=620, wait_k=0.43, small=1.85, alone=753, last=2580, store=0, gather=0,
+        start=0, across=124, code=53, meeting=880, registers=128, exact=True,
     )  # fmt: skip
 
 
@@ -133,6 +154,7 @@ NARROW = Variant(
     rules=_rules,
     printed=printed,
     grid=_grid,
+    fitted=_fitted,
     pace=_pace,
     adds_as_aligned=True,
     waits=True,

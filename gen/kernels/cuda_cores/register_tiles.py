@@ -15,14 +15,14 @@ from gen.kernels.cuda_cores.geometry import Values
 from gen.kernels.formulas import Fact
 from gen.kernels.tunables import Choice, sizes
 from gen.kernels.variant import MAX_THREADS, Geometry
-from gen.spec.arch import BANKS, REGISTERS, UNIT
+from gen.spec.arch import BANKS, REGISTERS, SECTOR, UNIT
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec, Tile
 from gen.spec.problem import along_k
 
 PAD = 4  # elements behind each line of a tile
-# Of an operand that is transposed: lines that a warp copies at once, bytes and vectors of each.
-LINES, SECTOR, SECTOR_VECTORS = 16, 32, 2
+# Of an operand that is transposed: lines that a warp copies at once, a sector of each; its vectors.
+LINES, SECTOR_VECTORS = 16, 2
 
 # Along x, a grid has as many blocks as anybody needs.
 _TILES = (

@@ -73,12 +73,30 @@ _TMA = (
     ("64x128", "32x64", 8, 1),
     ("64x64", "32x32", 8, 1),
 )
-# The second one leaves registers to the producers, which find the tiles of groups.
+# The second one leaves registers to the producers, which find the tiles of groups. A tile takes as
+# long as its products do: each size is the one that fills the rounds of some problem.
 _TMA_DOUBLE = (
     ("128x128", "32x64", 3, "m16n8k8"),
     ("128x128", "32x64", 3, "m16n8k4"),
+    ("192x64", "48x32", 5, "m16n8k4"),
+    ("64x192", "32x48", 5, "m16n8k4"),
+    ("96x128", "48x32", 4, "m16n8k4"),
+    ("80x128", "80x16", 5, "m16n8k4"),
+    ("64x160", "16x80", 5, "m16n8k4"),
+    ("96x96", "16x48", 5, "m16n8k4"),
+    ("144x64", "48x16", 5, "m16n8k4"),
+    ("64x144", "16x48", 5, "m16n8k4"),
     ("128x64", "32x32", 6, "m16n8k4"),
     ("64x128", "32x32", 6, "m16n8k4"),
+    ("48x128", "48x16", 6, "m16n8k4"),
+    ("128x48", "16x48", 6, "m16n8k4"),
+    ("96x64", "48x16", 6, "m16n8k4"),
+    ("64x96", "16x48", 6, "m16n8k4"),
+    ("64x64", "32x16", 8, "m16n8k4"),
+    ("32x128", "32x16", 8, "m16n8k4"),
+    ("128x32", "16x32", 8, "m16n8k4"),
+    ("48x64", "48x16", 8, "m16n8k4"),
+    ("64x48", "16x48", 8, "m16n8k4"),
 )
 _TMA_HALF = (("256x256", "128x64", 3, 1), ("256x224", "64x112", 3, 1), ("192x256", "96x64", 3, 1))
 
@@ -378,11 +396,10 @@ def short_pace(_: DTypes) -> Pace:
 
 def tma_pace(dtypes: DTypes) -> Pace:
     """Of `mma_tma`."""
-    if dtypes.input.size == 8:  # the share by times of an H100, beside those of mma
+    if dtypes.input.size == 8:
         return Pace(
-            "mma", 0.95, along=1.2, wait=7, alone=8, last=400, store=12.6, rough=3.36, start=1340,
-            code=37.7,
-        )  # fmt: skip
+            "mma", 0.942, wait=61, alone=61, last=330, store=6, rough=3.36, start=670, code=50
+        )
     share = _share(dtypes, 0.96, 0.66, 0.585, 0.655)
     return Pace("mma", share, wait=7, alone=8, last=1020, store=21, rough=1.7, start=1070, code=6)
 

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0xd98c236e
+#if ONE_SPEC != 0x7ae43c1f
 #error "the header is another kernel's; emit both files together"
 #endif
 

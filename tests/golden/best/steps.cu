@@ -899,8 +899,8 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b, run_a,
-          run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          flows, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
+          run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
 };
 
 struct Candidate {
@@ -914,8 +914,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {32, 256, 8, 1, 1, 1, 374762, 417658, 875, 18061, 144489, 10837, 86693, 817265, 169774, 15, 0, 1962600, 2, 2, 1, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 45, 16, 1, 0, 0, 16, 26, 32, 0, 11, 13, 2844, 3145728}},
-    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 1, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 16, 0, 11, 13, 3200, 4194304}},
+    {0, 1, {32, 256, 8, 1, 1, 1, 374762, 417658, 875, 18061, 144489, 10837, 86693, 817265, 169774, 15, 0, 1962600, 2, 2, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 45, 16, 1, 0, 0, 16, 26, 32, 0, 11, 13, 2844, 3145728}},
+    {1, 0, {128, 128, 16, 1, 1, 1, 3872192, 4427175, 12326, 161817, 161817, 97090, 97090, 790123, 80909, 80, 0, 1190800, 2, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 16, 0, 11, 13, 3200, 4194304}},
 };
 
 struct Limits {
@@ -935,9 +935,9 @@ inline index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
-              stream, lines, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a,
-              spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
-              cache] = one.weights;
+              stream, lines, flows, few, sagging, group, packs_a, packs_b, size, out, turned,
+              spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed,
+              added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -984,7 +984,10 @@ inline index_t predict(
   const index_t tail = hides > 0 ? last : last + stored;  // of a work tile
   const index_t full = busiest * stretch * step;
   const index_t alone = turns * stretch * (single > copies ? single : copies);
-  const index_t whole = (full > alone ? full : alone) + turns * tail;  // each tile by one block
+  const index_t ends = turns * tail;
+  const index_t flowing = full + tail > alone + ends ? full + tail : alone + ends;
+  const index_t lasting = (full > alone ? full : alone) + ends;
+  const index_t whole = flows > 0 ? flowing : lasting;  // each tile by one block
   const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
   const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several

@@ -1,0 +1,227 @@
+// gemm_gemv_f32_rrr_columns_v1_strip2_t256_sm90: D = alpha * A * B + beta * C
+//
+// For products of few columns, which take as long as it takes to read A. What a thread reads of A goes
+// straight into registers, and is multiplied by all of the few columns of B, which come from the caches.
+// The threads of a block share K: each has sums of its own for the whole tile of D. In the end those of
+// a warp are added up, then those of all warps, always in the same order.
+//
+//   A  M x K, row-major, float
+//   B  K x N, row-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
+//
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 9.0 or newer and C++17.
+//
+// Made by gemmgen 0.2.0:  gen emit --variant gemv --dtype f32 --layout rrr --arch sm_90 --few columns --vectors 1 --strip 2 --threads 256 --epilogue linear
+// Compile:  nvcc -std=c++17 -arch=sm_90 -c gemm_gemv_f32_rrr_columns_v1_strip2_t256_sm90.cu, or by NVRTC as it is
+// gen-spec: {"variant": "gemv", "dtype": "f32", "layout": "rrr", "arch": "sm_90", "few": "columns", "vectors": 1, "strip": 2, "threads": 256, "epilogue": "linear"}
+// SPDX-License-Identifier: 0BSD
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "for -arch=sm_90 or newer: older GPUs lack the kernel's instructions"
+#endif
+
+namespace gemm_gemv_f32_rrr_columns_v1_strip2_t256_sm90_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kRows = 2, kCols = 1;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
+
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return row * lda + k;
+}
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return k * ldb + col;
+}
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
+}
+
+// Element (row, col) of D: alpha * sum + beta * C. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline void epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, output_t* D, index_t ldd) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  D[c_at(row, col, ldd)] = output_t(x);
+}
+
+constexpr int kWarps = kThreads / 32;
+constexpr int kWidth = 4;  // elements in 16 bytes
+using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
+
+// Elements of a row of A that a thread has at a time: every kThreads-th.
+struct Chunk {
+  input_t of[kWidth];
+
+  // Reads them. Where the row has ended they are zeros, which add nothing to a sum. whole: it has not.
+  __device__ void read(const input_t* line, index_t k0, index_t K, bool whole) {
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) {
+      const index_t k = k0 + e * kThreads + threadIdx.x;
+      of[e] = whole || k < K ? line[k] : input_t{};
+    }
+  }
+};
+
+// Computes the tile of D that begins at (row0, col0). Where lines do not exist, the last one counts again.
+__device__ inline void multiply(
+    Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
+    index_t lda, const input_t* B, index_t ldb) {
+  accumulator_t sum[kRows][kCols] = {};
+  // Multiplies a step, in which all elements exist if it is whole: then no load waits for another.
+  const auto add = [&](index_t k0, bool whole) {
+    Chunk a[kRows];
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const index_t row = row0 + i < M ? row0 + i : M - 1;
+      a[i].read(A + row * lda, k0, K, whole);
+    }
+#pragma unroll
+    for (int e = 0; e < kWidth; ++e) {
+      const index_t k = k0 + e * kThreads + threadIdx.x;
+      input_t b[kCols] = {};
+      if (whole || k < K) {
+#pragma unroll
+        for (int n = 0; n < kCols; ++n) {
+          const index_t col = col0 + n < N ? col0 + n : N - 1;
+          b[n] = B[k * ldb + col];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < kCols; ++j) {
+          sum[i][j] += static_cast<accumulator_t>(a[i].of[e]) * static_cast<accumulator_t>(b[j]);
+        }
+      }
+    }
+  };
+  constexpr int kStep = kThreads * kWidth;  // along K
+  index_t k0 = 0;
+  for (; K - k0 >= kStep; k0 += kStep) add(k0, true);
+  if (k0 < K) add(k0, false);
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int j = 0; j < kCols; ++j) {
+      for (int lanes = 16; lanes > 0; lanes /= 2) {
+        sum[i][j] += __shfl_down_sync(0xffffffff, sum[i][j], lanes);
+      }
+      if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32][i][j] = sum[i][j];
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
+    gemm_gemv_f32_rrr_columns_v1_strip2_t256_sm90(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
+        output_t* D, index_t ldd) {
+  const index_t groups = (N + kCols - 1) / kCols, strips = (M + kRows - 1) / kRows;
+  // The beginning of the block's first rows of A comes to the L2 cache while the kernels before still run.
+  // They may write to it: they write to L2, too.
+  constexpr int kLine = 128, kLines = 8;  // bytes of a line of the cache, lines of a row
+  if (threadIdx.x < kLines * kRows) {
+    const index_t row = blockIdx.x / groups * kRows + threadIdx.x / kLines;
+    const index_t k = threadIdx.x % kLines * (kLine / sizeof(input_t));
+    if (k < K && row < M) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(A + a_at(row, k, lda)));
+    }
+  }
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernels before have ended
+
+  __shared__ Sums sums;
+
+  // Neighbouring blocks have the same rows of D, and read the same of A.
+  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
+  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
+    const index_t col0 = tile % groups * kCols, row0 = tile / groups * kRows;
+    multiply(sums, row0, col0, M, N, K, A, lda, B, ldb);
+    __syncthreads();  // the sums of all warps are there
+    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
+      const int i = at / kCols, j = at % kCols;
+      accumulator_t sum = 0;
+      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
+      const index_t row = row0 + i, col = col0 + j;
+      if (row < M && col < N) {
+        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd);
+      }
+    }
+    __syncthreads();  // they have been read: those of the next tile may replace them
+  }
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel. Its blocks start while those of the last one end: it waits by itself.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+gemm_gemv_f32_rrr_columns_v1_strip2_t256_sm90_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, scalar_t alpha, const input_t* A, index_t lda,
+    const input_t* B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc, output_t* D,
+    index_t ldd, cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const auto kernel = gemm_gemv_f32_rrr_columns_v1_strip2_t256_sm90;
+  const dim3 grid{unsigned(grid_x)}, block{kThreads};
+  return launch(
+      kernel, grid, block, 0, stream,  // and its parameters:
+      M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, D, ldd);
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace gemm_gemv_f32_rrr_columns_v1_strip2_t256_sm90_ns
