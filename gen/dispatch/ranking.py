@@ -279,8 +279,9 @@ def _fitted(
     for row, chosen in _offered(product.dtypes, product.layouts, arch, values):
         if not row.fitted:
             continue
-        m, n = (s.m, s.n) if product.layouts.c or not row.transposes else (s.n, s.m)
-        for tunables in row.fitted(chosen, m, n, product.batch, gpu.sms):
+        turned = not product.layouts.c and row.transposes
+        own = replace(s, m=s.n, n=s.m) if turned else s
+        for tunables in row.fitted(chosen, own, product.batch, gpu.sms):
             key = as_key({**tunables, **values})
             one = _weighed(row, product.dtypes, product.layouts, chosen.arch, key, gpu)
             if one and one[0] not in others:

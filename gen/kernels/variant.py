@@ -17,7 +17,7 @@ from gen.kernels.tunables import Choice, Conflict, Flag, Integer, Tunable
 from gen.spec.arch import MAX_GRID_X, MAX_GRID_YZ, compute_capability
 from gen.spec.dtypes import SCALAR_DTYPES, DTypes
 from gen.spec.kernel import KernelSpec, Tile
-from gen.spec.problem import Alignment, GemmProblem, Layouts
+from gen.spec.problem import Alignment, GemmProblem, GemmShape, Layouts
 
 MAX_THREADS = 1024  # per block, on every GPU so far
 
@@ -163,7 +163,7 @@ class Variant:
     printed: Callable[[KernelSpec], Mapping[str, Any]] = _nothing_more
     most: int = 2**63 - 1
     grid: Callable[[Choice], Sequence[Mapping[str, Any]]] = _defaults
-    fitted: Callable[[Choice, int, int, int, int], Sequence[Mapping[str, Any]]] | None = None
+    fitted: Callable[[Choice, GemmShape, int, int], Sequence[Mapping[str, Any]]] | None = None
     pace: Callable[[DTypes], Pace] | None = None
     transposes: bool = False
     persistent: bool = False

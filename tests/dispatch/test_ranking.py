@@ -114,6 +114,20 @@ def test_few_long_sums_have_more_threads(dtype: str, few: str) -> None:
     assert threads(300, 30_000) > threads(30_000, 300)
 
 
+@pytest.mark.parametrize(("few", "layout"), [("rows", "rcr"), ("rows", "rrr"), ("columns", "rcr")])
+@pytest.mark.parametrize("k", [1, 99, 947, 2604])
+@pytest.mark.parametrize("dtype", ["f16", "f64"])
+def test_no_threads_are_offered_that_have_nothing_to_read(
+    dtype: str, few: str, layout: str, k: int
+) -> None:
+    m, n = (2, 900) if few == "rows" else (900, 2)
+    known = {128, 256, 512}  # as `gemv` has by itself
+    for each in rank(product(dtype, m, n, k, layout), GPUS["h200"], "sm_90a"):
+        t = each.spec.tunables
+        if each.spec.variant == "gemv" and t["few"] == few and t["threads"] not in known:
+            assert t["threads"] * 16 // each.spec.dtypes.input.size // t["strip"] <= k
+
+
 def test_what_a_single_row_is_offered_is_not_offered_to_many() -> None:
     def offered(m: int) -> int:
         found = rank(product("f32", m, 4096, 4096, "rcr"), GPUS["h200"], "sm_90a")

@@ -14,9 +14,10 @@ from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
 from gen.spec.arch import MAX_GRID_X, SECTOR, UNIT, WARP
 from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec, Tile
-from gen.spec.problem import Layouts
+from gen.spec.problem import GemmShape, Layouts
 
 _NARROW_STRIP = 2  # lines of a block, of which there are many then
+DEPTH = 8  # elements along K that a thread has at a time, of lines across K
 
 
 def along_k(few: str, layouts: Layouts) -> bool:
@@ -107,7 +108,7 @@ def _printed(spec: KernelSpec) -> Mapping[str, Any]:
     else:
         ahead = few > 1 if along else few > 2 and not w_along
     at_once = w_along and not along and few % (UNIT // spec.dtypes.input.size) == 0
-    return {**common, "ahead": ahead, "few_at_once": at_once}
+    return {**common, "ahead": ahead, "few_at_once": at_once, "depth": DEPTH}
 
 
 def few_grid(*vectors: int) -> Callable[[Choice], Sequence[Mapping[str, Any]]]:
@@ -138,23 +139,28 @@ _ALONG_K = {
 _ACROSS_K = ((SECTOR, 1024), (4 * SECTOR, 1024))  # a block's bytes of a line, and its threads
 
 
-def fewest(m: int, n: int) -> int:
-    """How many rows or columns a block has that has all of the few of a D of M x N; 0: too many."""
-    return next((some for some in _ALONG_K if min(m, n) <= some), 0)
+def few_of(shape: GemmShape) -> tuple[str, int]:
+    """What D has few of, and how many a block has that has all of them; 0: too many."""
+    few = "rows" if shape.m <= shape.n else "columns"
+    return few, next((some for some in _ALONG_K if min(shape.m, shape.n) <= some), 0)
 
 
-def _fitted(chosen: Choice, m: int, n: int, *_: int) -> Sequence[Mapping[str, Any]]:
-    """What is besides chosen among for a D of M x N that has few rows or columns."""
-    few, vectors = "rows" if m <= n else "columns", fewest(m, n)
+def _fitted(chosen: Choice, shape: GemmShape, *_: int) -> Sequence[Mapping[str, Any]]:
+    """What is besides chosen among where D has few rows or columns: as many threads as read K."""
+    few, vectors = few_of(shape)
     if not vectors:
         return []
-    found = _ALONG_K[vectors]
-    if not along_k(few, chosen.layouts):
-        size = chosen.dtypes.input.size
-        found = tuple((line // size, threads) for line, threads in _ACROSS_K)
+    size = chosen.dtypes.input.size
+    if along_k(few, chosen.layouts):
+        found = [(strip, threads, threads * UNIT // size) for strip, threads in _ALONG_K[vectors]]
+    else:
+        found = [
+            (line // size, threads, threads * UNIT // line * DEPTH) for line, threads in _ACROSS_K
+        ]
     return [
         {"few": few, "vectors": vectors, "strip": strip, "threads": threads}
-        for strip, threads in found
+        for strip, threads, step in found
+        if step <= shape.k
     ]
 
 
@@ -179,7 +185,7 @@ def _pace(dtypes: DTypes) -> Pace:
     if dtypes.input.size == 2:
         return Pace(
             "cuda", 0.0585, along=4.45, wait_k=0.0032, across_k=0.012, small=1.7, alone=58,
-            last=3440, gather=0.78, start=303, across=46, code=458, registers=64, exact=True,
+            last=3440, gather=1.6, start=303, across=46, code=458, registers=64, exact=True,
             flows=True,
         )  # fmt: skip
     if dtypes.name == "f64":

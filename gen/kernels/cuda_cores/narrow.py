@@ -16,6 +16,7 @@ from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
 from gen.spec.arch import MAX_GRID_X, UNIT, WARP
 from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, DTypes
 from gen.spec.kernel import KernelSpec, cluster_of
+from gen.spec.problem import GemmShape
 
 CLUSTERS = ("1x1", "1x1x2", "1x1x4", "1x1x8")
 CLUSTER = Word("cluster", "1x1, or 1x1xN: N blocks share K", "1x1", CLUSTERS, tag="c")
@@ -97,10 +98,9 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 _LONG = ((8, 128, "1x1x8"), (32, 128, "1x1x8"))
 
 
-def _fitted(chosen: Choice, m: int, n: int, *_: int) -> Sequence[Mapping[str, Any]]:
-    """What is besides chosen among for a D of M x N that has few rows or columns."""
-    vectors = gemv.fewest(m, n)
-    few = "rows" if m <= n else "columns"
+def _fitted(chosen: Choice, shape: GemmShape, *_: int) -> Sequence[Mapping[str, Any]]:
+    """What is besides chosen among where D has few rows or columns."""
+    few, vectors = gemv.few_of(shape)
     if not vectors or chosen.cc < 90 or gemv.along_k(few, chosen.layouts):
         return []
     return [

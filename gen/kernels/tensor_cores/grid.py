@@ -24,7 +24,7 @@ from gen.kernels.tunables import Choice, sizes
 from gen.kernels.variant import Pace
 from gen.spec.arch import SHARED_KIB
 from gen.spec.dtypes import DTypes
-from gen.spec.problem import along_k
+from gen.spec.problem import GemmShape, along_k
 
 Tunables = Mapping[str, Any]
 
@@ -297,14 +297,15 @@ def wgmma_grid(chosen: Choice) -> Sequence[Tunables]:
 
 
 def wgmma_fitted(
-    chosen: Choice, m: int, n: int, products: int, multiprocessors: int
+    chosen: Choice, shape: GemmShape, products: int, multiprocessors: int
 ) -> Sequence[Tunables]:
-    """Of `wgmma`, for so many products of M x N, on so many multiprocessors: widths with which
+    """Of `wgmma`, for so many products of a shape, on so many multiprocessors: widths with which
     tiles fill rounds.
 
     In r rounds, there is room for so many columns of tiles; these share out N evenly. Where one row
     of tiles has all of D, memory is the limit: there, the grid has what was measured.
     """
+    m, n = shape.m, shape.n
     if chosen.dtypes.parts > 1 or m <= WGMMA_ROWS:
         return []
     k = _step(chosen, 128)

@@ -1,7 +1,7 @@
 // heads: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C,
 // by the kernel that suits the problem and the device
 //
-// 7 kernels, each in a namespace of its own, as gemmgen emits it alone; then what predicts how
+// 6 kernels, each in a namespace of its own, as gemmgen emits it alone; then what predicts how
 // long each takes for the problem at hand, and a launcher that takes the fastest. For the shapes of the
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
@@ -10,13 +10,12 @@
 // D is C, both have one stride.
 //
 //   kernel for variant    tile       tunables
-//   1      a10 gemv       1x32x4096  --vectors 1 --threads 1024
+//   1      a10 gemv       1x32x2048  --vectors 1
 //   2      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
 //   3      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
-//   4      a10 gemv       1x8x4096   --vectors 1 --strip 8 --threads 1024
-//   5      a10 shared_row 1x256x1024
-//   6      a10 narrow     4x32x128   --vectors 4
-//   7      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
+//   4      a10 shared_row 1x256x1024
+//   5      a10 narrow     4x32x128   --vectors 4
+//   6      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_86 -c heads.cu
@@ -61,7 +60,7 @@ using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
 constexpr int kRows = 1, kCols = 32;  // of D, that a block computes
-constexpr int kThreads = 1024;  // per block
+constexpr int kThreads = 512;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 
@@ -1637,281 +1636,6 @@ heads_best3_launch(  // D = alpha * A * B + beta * C
 
 // heads_best4: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
-// For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
-// at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
-// A, which come from the caches.
-// The threads of a block share the columns of its tile of D, and K. In the end the sums of the same elements
-// are added up, first those of a warp, then those of all warps, always in the same order.
-//
-//   A  M x K, row-major, float
-//   B  K x N, row-major, float
-//   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
-//   up  M x N, in D's order, __half
-//   slope  a number of alpha's type
-//   rest  M x N, in D's order, float
-//
-// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
-// D is C, both have one stride.
-//
-// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 7.5 or newer and C++17.
-
-#include <cuda_fp16.h>
-
-namespace heads_best4_ns {  // several emitted files may be in one program
-using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
-using input_t = float;
-using output_t = float;
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kRows = 1, kCols = 8;  // of D, that a block computes
-constexpr int kThreads = 1024;  // per block
-
-static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
-
-// Where an element lies in its matrix.
-__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
-  return row * lda + k;
-}
-__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
-  return k * ldb + col;
-}
-__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
-  return row * ldc + col;
-}
-
-struct Aux {  // what the epilogue takes besides A, B and C
-  const __half* up;  // M x N, in D's order
-  index_t ld_up;
-  scalar_t slope;
-  const float* rest;  // M x N, in D's order
-  index_t ld_rest;
-};
-
-// t times its logistic function: swish (Ramachandran, 2017).
-__device__ inline scalar_t silu(scalar_t t) {
-  return t / (1.0f + expf(-t));
-}
-
-// An element of D from x = alpha * A * B + beta * C.
-__device__ inline output_t finish_element(scalar_t x, index_t row, index_t col, const Aux& aux) {
-  const scalar_t up = scalar_t(aux.up[c_at(row, col, aux.ld_up)]);
-  const scalar_t rest = aux.rest[c_at(row, col, aux.ld_rest)];
-  return output_t(silu(x) * up + aux.slope * rest);
-}
-
-// Element (row, col) of D: alpha * sum + beta * C, finished. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
-__device__ inline void epilogue(
-    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
-    index_t ldc, output_t* D, index_t ldd, const Aux& aux) {
-  scalar_t x = alpha * sum;
-  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
-  D[c_at(row, col, ldd)] = finish_element(x, row, col, aux);
-}
-
-constexpr int kWarps = kThreads / 32;
-constexpr int kWidth = 4;  // elements in 16 bytes
-using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
-
-constexpr int kDepth = 8;  // elements along K that a thread has at a time
-static_assert(
-    kCols % kWidth == 0 && 32 % (kCols / kWidth) == 0, "a warp has whole lines of the tile");
-
-template <int kCount>  // neighbours in a line of B
-struct alignas(kCount * sizeof(input_t)) Piece {
-  input_t of[size_t(kCount)];
-
-  __device__ void read(const input_t* from) {
-    if constexpr (kCount == kWidth) {
-      *reinterpret_cast<int4*>(of) = *reinterpret_cast<const int4*>(from);  // one instruction
-    } else {
-      of[0] = *from;
-    }
-  }
-};
-
-// Computes the tile of D that begins at (row0, col0).
-template <int kCount>  // columns that a thread has: kWidth or 1
-__device__ inline void multiply(
-    Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
-    index_t lda, const input_t* B, index_t ldb) {
-  constexpr int kLanes = kCols / kCount;  // threads with different columns, next to each other
-  constexpr int kStep = kThreads / kLanes * kDepth;  // along K
-  const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
-  // Where columns do not exist, the last ones count again.
-  const index_t last = N - kCount, col = col0 + first < last ? col0 + first : last;
-  accumulator_t sum[kRows][kCount] = {};
-  // Multiplies kDepth elements along K, which all exist if they are whole: then no load waits for
-  // another.
-  const auto add = [&](index_t k0, bool whole) {
-    Piece<kCount> b[kDepth] = {};  // what lies outside of B is zeros, which add nothing to a sum
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      const index_t k = k0 + d;
-      if (whole || k < K) b[d].read(B + b_at(k, col, ldb));
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const index_t row = row0 + i < M ? row0 + i : M - 1;
-#pragma unroll
-      for (int d = 0; d < kDepth; ++d) {
-        const index_t k = k0 + d;
-        const accumulator_t a =
-            whole || k < K ? static_cast<accumulator_t>(A[a_at(row, k, lda)]) : accumulator_t(0);
-#pragma unroll
-        for (int e = 0; e < kCount; ++e) {
-          sum[i][e] += a * static_cast<accumulator_t>(b[d].of[e]);
-        }
-      }
-    }
-  };
-  index_t k0 = threadIdx.x / kLanes * kDepth;
-  for (; K - k0 >= kDepth; k0 += kStep) add(k0, true);
-  if (k0 < K) add(k0, false);
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-    for (int e = 0; e < kCount; ++e) {
-      for (int lanes = 16; lanes >= kLanes; lanes /= 2) {
-        sum[i][e] += __shfl_down_sync(0xffffffff, sum[i][e], lanes);
-      }
-      if (threadIdx.x % 32 < kLanes) sums[threadIdx.x / 32][i][first + e] = sum[i][e];
-    }
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_best4(  // D = alpha * A * B + beta * C
-        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
-        index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
-        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
-        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
-        index_t ld_rest, index_t first) {
-  const Aux aux{up, ld_up, slope, rest, ld_rest};
-  // Blocks along z have a product each.
-  const index_t product = first + blockIdx.z;
-  A += product * stride_a;
-  B += product * stride_b;
-  if (beta != 0) C += product * stride_c;
-  D += product * stride_d;
-
-  __shared__ Sums sums;
-  // Whether lines of B begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
-  const bool aligned =
-      reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 && N % kWidth == 0;
-  const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
-
-  // Neighbouring blocks have the same columns of D, and read the same of B.
-  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
-  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
-    const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
-    if (aligned) {
-      multiply<kWidth>(sums, row0, col0, M, N, K, A, lda, B, ldb);
-    } else {
-      multiply<1>(sums, row0, col0, M, N, K, A, lda, B, ldb);
-    }
-    __syncthreads();  // the sums of all warps are there
-    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
-      const int i = at / kCols, j = at % kCols;
-      accumulator_t sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
-      const index_t row = row0 + i, col = col0 + j;
-      if (row < M && col < N) {
-        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
-      }
-    }
-    __syncthreads();  // they have been read: those of the next tile may replace them
-  }
-}
-
-#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on a stream's device, whichever is current, where
-// it would run into matrices that it cannot reach: a stream of another device is refused.
-inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
-  cudaError_t error = cudaGetDevice(&device);
-#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
-  cudaStreamCaptureStatus capture;
-  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  int own;
-  error = cudaStreamGetDevice(stream, &own);
-  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
-#endif
-  return error;
-}
-
-// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
-template <class... Parameters, class... Arguments>
-inline cudaError_t launch(
-    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
-    Arguments... arguments) {
-  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-
-// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
-// while a CUDA graph is captured: it never prints, exits, waits or allocates.
-// Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements,
-//        a negative stride, products of D that overlap
-//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
-//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
-//   400  cudaErrorInvalidResourceHandle: a stream of another device
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_best4_launch(  // D = alpha * A * B + beta * C
-    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
-    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
-    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
-    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
-    cudaStream_t stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0 || batch < 0) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
-  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
-  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
-  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
-  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
-  // Products of D do not overlap.
-  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
-  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
-  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
-  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
-  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
-
-  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
-  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
-  int device;
-  cudaError_t error = check_stream(stream, device);
-  if (error != cudaSuccess) return error;
-  const auto kernel = heads_best4;
-  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
-  for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
-    const index_t products = batch - first < most ? batch - first : most;
-    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
-    error = launch(
-        kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
-        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-        stride_d, up, ld_up, slope, rest, ld_rest, first);
-  }
-  return error;
-}
-
-#endif  // __CUDACC_RTC__
-}  // namespace heads_best4_ns
-
-// ---------------------------------------------------------------------------- kernel 5
-
-// heads_best5: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
-//
 // Each block computes rows of D, one after another, its threads striding over the columns. All of
 // them need the same row of A, so it is kept in shared memory: read once from global memory if it
 // fits into a chunk, chunk by chunk for each group of columns if it is longer.
@@ -1933,7 +1657,7 @@ heads_best4_launch(  // D = alpha * A * B + beta * C
 
 #include <cuda_fp16.h>
 
-namespace heads_best5_ns {  // several emitted files may be in one program
+namespace heads_best4_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -1988,7 +1712,7 @@ __device__ inline void epilogue(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_best5(  // D = alpha * A * B + beta * C
+    heads_best4(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -2067,7 +1791,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_best5_launch(  // D = alpha * A * B + beta * C
+heads_best4_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -2095,7 +1819,7 @@ heads_best5_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_best5;
+  const auto kernel = heads_best4;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
   for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
     const index_t products = batch - first < most ? batch - first : most;
@@ -2109,11 +1833,11 @@ heads_best5_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_best5_ns
+}  // namespace heads_best4_ns
 
-// ---------------------------------------------------------------------------- kernel 6
+// ---------------------------------------------------------------------------- kernel 5
 
-// heads_best6: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best5: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B, whose lines run across K. What a
 // thread reads of B, 16 bytes at once if it is aligned, goes straight into registers, and is multiplied by all
@@ -2140,7 +1864,7 @@ heads_best5_launch(  // D = alpha * A * B + beta * C
 
 #include <cuda_fp16.h>
 
-namespace heads_best6_ns {  // several emitted files may be in one program
+namespace heads_best5_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -2320,7 +2044,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
-    heads_best6(  // D = alpha * A * B + beta * C
+    heads_best5(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -2399,7 +2123,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_best6_launch(  // D = alpha * A * B + beta * C
+heads_best5_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -2428,7 +2152,7 @@ heads_best6_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_best6;
+  const auto kernel = heads_best5;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
   for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
     const index_t products = batch - first < most ? batch - first : most;
@@ -2442,11 +2166,11 @@ heads_best6_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_best6_ns
+}  // namespace heads_best5_ns
 
-// ---------------------------------------------------------------------------- kernel 7
+// ---------------------------------------------------------------------------- kernel 6
 
-// heads_best7: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best6: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 8 x 8 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -2481,7 +2205,7 @@ heads_best6_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_best7_ns {  // several emitted files may be in one program
+namespace heads_best6_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -2967,7 +2691,7 @@ constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 76816
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_best7(  // D = alpha * A * B + beta * C
+    heads_best6(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -3038,7 +2762,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_best7_workspace(  // for a launch with these arguments
+heads_best6_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -3069,14 +2793,14 @@ heads_best7_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_best7_launch(  // D = alpha * A * B + beta * C
+heads_best6_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_best7_workspace;
+  auto ask = heads_best6_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -3096,7 +2820,7 @@ heads_best7_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_best7;
+  const auto kernel = heads_best6;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -3108,7 +2832,7 @@ heads_best7_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_best7_ns
+}  // namespace heads_best6_ns
 
 // ---------------------------------------------------------------------------- the choice
 
@@ -3141,13 +2865,12 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1049, 1142, 0, 74, 2363, 32, 1016, 2032246, 37809, 32, 0, 189500, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1049, 1235, 0, 74, 2363, 32, 1016, 2032246, 37809, 32, 0, 265000, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
     {0, 1, {64, 64, 32, 1, 1, 1, 821549, 866448, 1831, 151237, 151237, 90742, 90742, 855434, 177703, 15, 0, 1127400, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
     {0, 2, {32, 32, 32, 1, 1, 1, 343096, 387995, 1831, 75618, 75618, 45371, 45371, 855434, 177703, 15, 0, 918600, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 3, {1, 8, 1, 1, 1, 1, 285, 378, 0, 74, 591, 32, 254, 2032246, 37809, 32, 0, 132875, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
-    {0, 4, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
-    {0, 5, {4, 32, 1, 1, 1, 1, 1861, 6938, 0, 295, 2363, 30, 236, 1234708, 37809, 32, 0, 672000, 2, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
-    {0, 6, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 855434, 177703, 15, 0, 988200, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 3, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
+    {0, 4, {4, 32, 1, 1, 1, 1, 1861, 6938, 0, 295, 2363, 30, 236, 1234708, 37809, 32, 0, 672000, 2, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 5, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 855434, 177703, 15, 0, 988200, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
 };
 
 struct Limits {
@@ -3157,10 +2880,9 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
-    {false, 0, 4096},
+    {false, 0, 2048},
     {false, 0, 84496},
     {false, 0, 52240},
-    {false, 0, 1024},
     {false, 0, 4096},
     {false, 0, 4096},
     {false, 0, 76816},
@@ -3356,8 +3078,7 @@ constexpr Kernel kKernels[] = {
     {heads_best3_ns::heads_best3_workspace, heads_best3_ns::heads_best3_launch},
     {nullptr, launch_without_workspace<heads_best4_ns::heads_best4_launch>},
     {nullptr, launch_without_workspace<heads_best5_ns::heads_best5_launch>},
-    {nullptr, launch_without_workspace<heads_best6_ns::heads_best6_launch>},
-    {heads_best7_ns::heads_best7_workspace, heads_best7_ns::heads_best7_launch},
+    {heads_best6_ns::heads_best6_workspace, heads_best6_ns::heads_best6_launch},
 };
 // clang-format on
 
