@@ -42,7 +42,7 @@ ADDED = 3.16  # times the bytes of a slice's sums, in those of device memory
 # times, unless blocks of a cluster have so many of them.
 RAGGED, RAGGED_TURNS, BESIDE = 26, 31, 4
 THICK = 128  # bytes of a line along K that memory moves as fast as any, where a step has so many
-NARROW = 54  # bytes beside each line of an operand that memory moves, where lines run across K
+NARROW = 45  # bytes beside each line of an operand that memory moves, where lines run across K
 AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
 SHARING = 2_100_000  # that blocks of stream-K take to share tiles
 # Times as long a step takes where warpgroups take turns, and four blocks or more share operands.
@@ -275,7 +275,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         1024 * SAGGING * (pace.unit == "wgmma"),
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned,
-        16 * spread(tile.m, runs[0]), 16 * spread(tile.n, runs[1]),
+        16 * spread(tile.m * rows, runs[0]), 16 * spread(tile.n * columns, runs[1]),
         runs[0], runs[1], asked,
         16 * (pace.scatter if turned else 1), torn, strewn(runs[0]), strewn(runs[1]),
         _packed(d),

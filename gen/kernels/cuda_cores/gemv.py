@@ -136,7 +136,8 @@ _ALONG_K = {
     2: ((2, 256), (4, 256), (4, 512), (8, 512)),
     4: ((4, 256), (4, 512), (8, 512)),
 }
-_ACROSS_K = ((SECTOR, 1024), (4 * SECTOR, 1024))  # a block's bytes of a line, and its threads
+# A block's bytes of a line, and its threads. Single sectors are slow to move: they are for few.
+_ACROSS_K = ((SECTOR, 1024), (4 * SECTOR, 1024))
 
 
 def few_of(shape: GemmShape) -> tuple[str, int]:
@@ -145,17 +146,21 @@ def few_of(shape: GemmShape) -> tuple[str, int]:
     return few, next((some for some in _ALONG_K if min(shape.m, shape.n) <= some), 0)
 
 
-def _fitted(chosen: Choice, shape: GemmShape, *_: int) -> Sequence[Mapping[str, Any]]:
+def _fitted(
+    chosen: Choice, shape: GemmShape, products: int, multiprocessors: int
+) -> Sequence[Mapping[str, Any]]:
     """What is besides chosen among where D has few rows or columns: as many threads as read K."""
     few, vectors = few_of(shape)
     if not vectors:
         return []
-    size = chosen.dtypes.input.size
+    size, long = chosen.dtypes.input.size, max(shape.m, shape.n) * products
     if along_k(few, chosen.layouts):
         found = [(strip, threads, threads * UNIT // size) for strip, threads in _ALONG_K[vectors]]
     else:
         found = [
-            (line // size, threads, threads * UNIT // line * DEPTH) for line, threads in _ACROSS_K
+            (line // size, threads, threads * UNIT // line * DEPTH)
+            for line, threads in _ACROSS_K
+            if line > SECTOR or long * size // line <= 2 * multiprocessors
         ]
     return [
         {"few": few, "vectors": vectors, "strip": strip, "threads": threads}

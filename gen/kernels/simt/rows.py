@@ -64,12 +64,20 @@ _WIDE = (
     ("256x64x8", "64x64", 1, 4),
     ("64x128x16", "64x64", 2, 4),
 )
+# Where 48 or 96 columns, or 96 rows, fill D or the rounds of a GPU better. With K in slices they
+# are slower than the others.
+_BETWEEN = (
+    ("96x128x16", "96x32", 1, 4),
+    ("64x96x16", "64x48", 2, 4),
+    ("128x48x16", "64x48", 2, 4),
+)
 # Few rows or columns, 32 k at a time: 128 bytes of each line that runs along K, 16 by a lane.
 _LONG_LINES = (
     ("32x128x32", "32x64", 4, 4),
     ("128x32x32", "64x32", 4, 4),
     ("32x128x32", "32x32", 2, 4),
     ("128x32x32", "32x32", 2, 4),
+    ("64x96x32", "64x48", 4, 4),
 )
 _DOUBLE = (
     ("128x128x8", "64x32", 1, 4),
@@ -93,7 +101,8 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
     streams += [{**one, "held": 0} for one in streams if one["threadblock"] in _LOOSE]
     held = {"held": 1} if all(along_k(chosen.layouts)) else {}
     tiles += [{**one, **held} for one in _tiles(_LONG_LINES if single else ())]
-    return [*({**one, "split_k": slices} for one in tiles for slices in (1, 0)), *streams]
+    sliced = [{**one, "split_k": slices} for one in tiles for slices in (1, 0)]
+    return [*sliced, *(_tiles(_BETWEEN) if single else ()), *streams]
 
 
 def _tiles(rows: Sequence[tuple[str, str, int, int]]) -> list[dict[str, Any]]:

@@ -75,9 +75,9 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 def _pace(dtypes: DTypes) -> Pace:
     last, store = (2170, 390) if dtypes.output.size == 4 else (2680, 154)
     return Pace(
-        "mma", 0.0882, along=1.03, wait=75, wait_k=0.0547, across_k=0.0131, small=2.38, alone=16,
-        last=last, store=store, gather=2.23, start=265, across=582, code=5.69, registers=128,
-        exact=True,
+        "mma", 0.0798, along=0.914, wait_k=0.0053, across_k=0.0108, small=2, alone=133,
+        last=last, store=store, gather=1.84, thin=0.62, start=218, across=653, registers=128,
+        code=0.13, exact=True,
     )  # fmt: skip
 
 
