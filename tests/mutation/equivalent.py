@@ -420,6 +420,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         )
         for outside in ("row0 >= rows", "false")
     ),
+    (_EARLY, "gemv early: comparison: if (threadIdx.x < kLines * kCols) {"),
     (_EARLY, "wgmma cluster both ways: edges: if (b_own > 0) prefetch_box("),
     (_EARLY, "-> const tensor_map_t& b_boxes = b_own < kTileN / 2 ? b_map : b_edge; #1"),
     (_EARLY, "-> const tensor_map_t& b_boxes = b_own <= kTileN / 2 ? b_edge : b_map; #1"),
