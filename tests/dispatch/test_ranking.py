@@ -114,23 +114,61 @@ def test_few_long_sums_have_more_threads(dtype: str, few: str) -> None:
     assert threads(300, 30_000) > threads(30_000, 300)
 
 
-@pytest.mark.parametrize(("few", "layout"), [("rows", "rcr"), ("rows", "rrr"), ("columns", "rcr")])
-@pytest.mark.parametrize("k", [1, 99, 947, 2604])
-@pytest.mark.parametrize("dtype", ["f16", "f64"])
-def test_no_threads_are_offered_that_have_nothing_to_read(
-    dtype: str, few: str, layout: str, k: int
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("few", ["rows", "columns"])
+@pytest.mark.parametrize(("dtype", "pieces"), [("f16", 8), ("f32", 4), ("f64", 2)])
+@pytest.mark.parametrize("units", [1, 255, 256, 511, 512, 1023, 1024, 2048])
+def test_more_threads_than_usual_read_k_twice(
+    dtype: str, pieces: int, units: int, few: str, count: int
 ) -> None:
-    m, n = (2, 900) if few == "rows" else (900, 2)
-    known = {128, 256, 512}  # as `gemv` has by itself
-    for each in rank(product(dtype, m, n, k, layout), GPUS["h200"], "sm_90a"):
-        t = each.spec.tunables
-        if each.spec.variant == "gemv" and t["few"] == few and t["threads"] not in known:
-            assert t["threads"] * 16 // each.spec.dtypes.input.size // t["strip"] <= k
+    m, n = (count, 900) if few == "rows" else (900, count)
+    found = rank(product(dtype, m, n, units * pieces, "rcr"), GPUS["h200"], "sm_90a")
+    threads = {
+        int(each.spec.tunables["threads"])
+        for each in found
+        if each.spec.variant == "gemv" and each.spec.tunables["few"] == few
+    }
+    wanted = {128, 256, 512} | ({1024} if count == 1 else set())
+    assert threads == {each for each in wanted if each == 128 or 2 * each <= units}
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "there"),
+    [(2001, 511, False), (2001, 512, True), (2000, 512, False), (2000, 4096, True)],
+)
+def test_threads_across_k_have_lines_of_their_own(n: int, k: int, there: bool) -> None:
+    """1,024 threads of a block with 16 columns: of odd lines each reads an element, else 8."""
+    found = rank(product("f16", 1, n, k, "rrr"), GPUS["h200"], "sm_90a")
+    own = {"variant": "gemv", "few": "rows", "strip": 16, "threads": 1024}
+    offered = [{**each.spec.tunables, "variant": each.spec.variant} for each in found]
+    assert any(own.items() <= each.items() for each in offered) == there
+
+
+def test_each_block_of_a_cluster_has_a_step() -> None:
+    def offered(k: int) -> int:
+        found = rank(product("f32", 1, 900, k, "rrr"), GPUS["h200"], "sm_90a")
+        return sum(
+            each.spec.variant == "narrow" and each.spec.tunables["threads"] == 128 for each in found
+        )
+
+    # A block reads 16 elements a thread: 256 k of 8 columns, 64 k of 32.
+    assert [offered(k) for k in (1, 511, 512, 2047, 2048)] == [0, 0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("few", ["rows", "columns"])
+def test_few_of_both_are_offered_either_way(few: str) -> None:
+    found = rank(product("f64", 3, 4, 8192, "rcr"), GPUS["h200"], "sm_90a")
+    assert any(
+        each.spec.variant == "gemv"
+        and each.spec.tunables["few"] == few
+        and each.spec.tunables["threads"] == 512
+        for each in found
+    )
 
 
 def test_what_a_single_row_is_offered_is_not_offered_to_many() -> None:
     def offered(m: int) -> int:
-        found = rank(product("f32", m, 4096, 4096, "rcr"), GPUS["h200"], "sm_90a")
+        found = rank(product("f32", m, 4096, 8192, "rcr"), GPUS["h200"], "sm_90a")
         return sum(each.spec.variant == "gemv" for each in found)
 
     assert offered(1) - offered(5) == 7

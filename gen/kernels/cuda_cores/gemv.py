@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gen.kernels.cuda_cores.geometry import Values
 from gen.kernels.cuda_cores.printed import printed
@@ -16,7 +16,8 @@ from gen.spec.dtypes import DTypes
 from gen.spec.kernel import KernelSpec, Tile
 from gen.spec.problem import GemmShape, Layouts
 
-_NARROW_STRIP = 2  # lines of a block, of which there are many then
+_THREADS = 128  # of a block, where lines run along K
+_NARROW_STRIP = 2  # lines of a block
 DEPTH = 8  # elements along K that a thread has at a time, of lines across K
 
 
@@ -37,7 +38,7 @@ def _usual_threads(chosen: Choice) -> int:
     """
     t, d = chosen.values, chosen.dtypes
     if along_k(t["few"], chosen.layouts):
-        return 128
+        return _THREADS
     words = t["vectors"] * UNIT // d.input.size * d.accumulator.size // 4
     return 512 if words <= 32 else 256
 
@@ -140,32 +141,54 @@ _ALONG_K = {
 _ACROSS_K = ((SECTOR, 1024), (4 * SECTOR, 1024))
 
 
-def few_of(shape: GemmShape) -> tuple[str, int]:
-    """What D has few of, and how many a block has that has all of them; 0: too many."""
-    few = "rows" if shape.m <= shape.n else "columns"
-    return few, next((some for some in _ALONG_K if min(shape.m, shape.n) <= some), 0)
+class Few(NamedTuple):
+    """What D has few of: how many a block has that has all of them, and how long these are."""
+
+    few: str
+    vectors: int
+    long: int
+
+
+def few_of(shape: GemmShape) -> Iterator[Few]:
+    """Rows, columns, or both, where there are no more than blocks are made for."""
+    for few, count, long in (("rows", shape.m, shape.n), ("columns", shape.n, shape.m)):
+        for vectors in _ALONG_K:
+            if count <= vectors:
+                yield Few(few, vectors, long)
+                break
 
 
 def _fitted(
     chosen: Choice, shape: GemmShape, products: int, multiprocessors: int
 ) -> Sequence[Mapping[str, Any]]:
     """What is besides chosen among where D has few rows or columns: as many threads as read K."""
-    few, vectors = few_of(shape)
-    if not vectors:
-        return []
-    size, long = chosen.dtypes.input.size, max(shape.m, shape.n) * products
-    if along_k(few, chosen.layouts):
-        found = [(strip, threads, threads * UNIT // size) for strip, threads in _ALONG_K[vectors]]
-    else:
-        found = [
-            (line // size, threads, threads * UNIT // line * DEPTH)
-            for line, threads in _ACROSS_K
-            if line > SECTOR or long * size // line <= 2 * multiprocessors
+    size = chosen.dtypes.input.size
+    found: list[Mapping[str, Any]] = []
+    for few, vectors, long in few_of(shape):
+        if along_k(few, chosen.layouts):
+            blocks = _long_blocks(vectors, shape.k * size // UNIT)
+        else:
+            at_once = 1 if long * size % UNIT else UNIT // size  # of lines without gaps
+            blocks = [
+                (line // size, threads)
+                for line, threads in _ACROSS_K
+                if (line > SECTOR or long * products * size // line <= 2 * multiprocessors)
+                and threads * at_once * size // line * DEPTH <= shape.k
+            ]
+        found += [
+            {"few": few, "vectors": vectors, "strip": strip, "threads": threads}
+            for strip, threads in blocks
         ]
+    return found
+
+
+def _long_blocks(vectors: int, units: int) -> list[tuple[int, int]]:
+    """Those of `_ALONG_K` for lines of so many pieces of 16 bytes: of more threads than usual, all
+    have a whole one twice, so that the last step is not most of the work."""
     return [
-        {"few": few, "vectors": vectors, "strip": strip, "threads": threads}
-        for strip, threads, step in found
-        if step <= shape.k
+        (strip, threads)
+        for strip, threads in _ALONG_K[vectors]
+        if threads * (1 if threads == _THREADS else 2) <= units
     ]
 
 
@@ -189,7 +212,7 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     if dtypes.input.size == 2:
         return Pace(
-            "cuda", 0.0585, along=4.45, wait_k=0.0032, across_k=0.012, small=1.7, alone=58,
+            "cuda", 0.0585, along=4.45, wait_k=0.0032, across_k=0.012, alone=58,
             last=3440, gather=1.6, start=303, across=46, code=458, registers=64, exact=True,
             flows=True,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from gen.kernels.cuda_cores import gemv
 from gen.kernels.cuda_cores.geometry import Values
 from gen.kernels.epilogues import EPILOGUE
 from gen.kernels.formulas import Fact
-from gen.kernels.tunables import Choice, Conflict, Integer, Word
+from gen.kernels.tunables import Choice, Conflict, Integer, Word, sizes
 from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
 from gen.spec.arch import MAX_GRID_X, UNIT, WARP
 from gen.spec.dtypes import DTYPES, SCALAR_DTYPES, DTypes
@@ -43,7 +43,7 @@ def in_clusters(t: Values, d: DTypes) -> Geometry:
 
 def _geometry(t: Values, d: DTypes) -> Geometry:
     common = in_clusters(t, d)
-    step = min(_BYTES // d.input.size, _ELEMENTS) * t["threads"] // t["strip"]
+    step = _step(d, t["strip"], t["threads"])
     sums = common.threadblock.m * common.threadblock.n * t["threads"] // WARP
     return common._replace(
         threadblock=common.threadblock._replace(k=step),
@@ -99,14 +99,21 @@ _LONG = ((8, 128, "1x1x8"), (32, 128, "1x1x8"))
 
 
 def _fitted(chosen: Choice, shape: GemmShape, *_: int) -> Sequence[Mapping[str, Any]]:
-    """What is besides chosen among where D has few rows or columns."""
-    few, vectors = gemv.few_of(shape)
-    if not vectors or chosen.cc < 90 or gemv.along_k(few, chosen.layouts):
+    """What is besides chosen among of few rows or columns, where all blocks have a step of K."""
+    if chosen.cc < 90:
         return []
     return [
         {"few": few, "vectors": vectors, "strip": strip, "threads": threads, "cluster": cluster}
+        for few, vectors, _ in gemv.few_of(shape)
+        if not gemv.along_k(few, chosen.layouts)
         for strip, threads, cluster in _LONG
+        if _step(chosen.dtypes, strip, threads) * sizes(cluster)[2] <= shape.k
     ]
+
+
+def _step(d: DTypes, strip: int, threads: int) -> int:
+    """Elements along K that a block reads at a time."""
+    return min(_BYTES // d.input.size, _ELEMENTS) * threads // strip
 
 
 def _usual_few(chosen: Choice) -> str:

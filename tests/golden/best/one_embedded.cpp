@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x7ae43c1f
+#if ONE_SPEC != 0x9985d456
 #error "the header is another kernel's; emit both files together"
 #endif
 
