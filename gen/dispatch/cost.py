@@ -128,9 +128,9 @@ TIMES: Sequence[Fact] = (
     Fact("alone", "turns * stretch * (single > copies ? single : copies)"),
     Fact("ends", "turns * tail"),
     # Where many small blocks follow each other, the end of one passes beside the work of others.
-    Fact("flowing", "full + tail > alone + ends ? full + tail : alone + ends"),
-    Fact("lasting", "(full > alone ? full : alone) + ends"),
-    Fact("whole", "flows > 0 ? flowing : lasting", "each tile by one block"),
+    Fact("busily", "full + (flows > 0 ? tail : ends)"),
+    Fact("lonely", "alone + ends"),
+    Fact("whole", "busily > lonely ? busily : lonely", "each tile by one block"),
     Fact(
         "shares",
         "stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0",

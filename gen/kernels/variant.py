@@ -136,8 +136,8 @@ class Variant:
 
     `grid`: the tunables that are chosen among where the caller names no kernel; what is left out
     has its default, and what breaks a rule is no choice. `fitted`: more of them for a single
-    problem: M, N, and the GPU's multiprocessors. `pace` says how fast they are, of given types; a
-    row without one is never chosen.
+    problem: its shape, how many products, and the GPU's multiprocessors. `pace` says how fast they
+    are, of given types; a row without one is never chosen.
 
     `waits`: from compute capability 9.0 on, its kernel waits by itself for those before, so that it
     may start while they end. Rows with a planner say so for each launch.

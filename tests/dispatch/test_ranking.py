@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +37,12 @@ def chosen(
     dtype: str, arch: str, m: int, n: int, k: int, layout: str = "rrr", **tunables: Any
 ) -> KernelSpec:
     return choose(product(dtype, m, n, k, layout), model_of(arch, 132), arch, tunables)
+
+
+def offered(variant: str, one: Product, **given: Any) -> list[Mapping[str, Any]]:
+    """The tunables of a variant's kernels that an H200 may take for a problem, the first first."""
+    found = rank(one, GPUS["h200"], "sm_90a", given)
+    return [each.spec.tunables for each in found if each.spec.variant == variant]
 
 
 def what(spec: KernelSpec) -> str:
@@ -106,10 +113,7 @@ def test_teams_hold_lines_along_k(dtype: str) -> None:
 def test_few_long_sums_have_more_threads(dtype: str, few: str) -> None:
     def threads(long: int, k: int) -> int:
         m, n = (1, long) if few == "rows" else (long, 1)
-        found = rank(product(dtype, m, n, k, "rcr"), GPUS["h200"], "sm_90a", {"few": few})
-        return next(
-            int(each.spec.tunables["threads"]) for each in found if each.spec.variant == "gemv"
-        )
+        return int(offered("gemv", product(dtype, m, n, k, "rcr"), few=few)[0]["threads"])
 
     assert threads(300, 30_000) > threads(30_000, 300)
 
@@ -122,12 +126,8 @@ def test_more_threads_than_usual_read_k_twice(
     dtype: str, pieces: int, units: int, few: str, count: int
 ) -> None:
     m, n = (count, 900) if few == "rows" else (900, count)
-    found = rank(product(dtype, m, n, units * pieces, "rcr"), GPUS["h200"], "sm_90a")
-    threads = {
-        int(each.spec.tunables["threads"])
-        for each in found
-        if each.spec.variant == "gemv" and each.spec.tunables["few"] == few
-    }
+    found = offered("gemv", product(dtype, m, n, units * pieces, "rcr"))
+    threads = {int(each["threads"]) for each in found if each["few"] == few}
     wanted = {128, 256, 512} | ({1024} if count == 1 else set())
     assert threads == {each for each in wanted if each == 128 or 2 * each <= units}
 
@@ -138,40 +138,29 @@ def test_more_threads_than_usual_read_k_twice(
 )
 def test_threads_across_k_have_lines_of_their_own(n: int, k: int, there: bool) -> None:
     """1,024 threads of a block with 16 columns: of odd lines each reads an element, else 8."""
-    found = rank(product("f16", 1, n, k, "rrr"), GPUS["h200"], "sm_90a")
-    own = {"variant": "gemv", "few": "rows", "strip": 16, "threads": 1024}
-    offered = [{**each.spec.tunables, "variant": each.spec.variant} for each in found]
-    assert any(own.items() <= each.items() for each in offered) == there
+    own = {"few": "rows", "strip": 16, "threads": 1024}
+    found = offered("gemv", product("f16", 1, n, k, "rrr"))
+    assert any(own.items() <= each.items() for each in found) == there
 
 
 def test_each_block_of_a_cluster_has_a_step() -> None:
-    def offered(k: int) -> int:
-        found = rank(product("f32", 1, 900, k, "rrr"), GPUS["h200"], "sm_90a")
-        return sum(
-            each.spec.variant == "narrow" and each.spec.tunables["threads"] == 128 for each in found
-        )
+    def count(k: int) -> int:
+        found = offered("narrow", product("f32", 1, 900, k, "rrr"))
+        return sum(each["threads"] == 128 for each in found)
 
     # A block reads 16 elements a thread: 256 k of 8 columns, 64 k of 32.
-    assert [offered(k) for k in (1, 511, 512, 2047, 2048)] == [0, 0, 1, 1, 2]
+    assert [count(k) for k in (1, 511, 512, 2047, 2048)] == [0, 0, 1, 1, 2]
 
 
 @pytest.mark.parametrize("few", ["rows", "columns"])
 def test_few_of_both_are_offered_either_way(few: str) -> None:
-    found = rank(product("f64", 3, 4, 8192, "rcr"), GPUS["h200"], "sm_90a")
-    assert any(
-        each.spec.variant == "gemv"
-        and each.spec.tunables["few"] == few
-        and each.spec.tunables["threads"] == 512
-        for each in found
-    )
+    found = offered("gemv", product("f64", 3, 4, 8192, "rcr"))
+    assert any((each["few"], each["threads"]) == (few, 512) for each in found)
 
 
 def test_what_a_single_row_is_offered_is_not_offered_to_many() -> None:
-    def offered(m: int) -> int:
-        found = rank(product("f32", m, 4096, 8192, "rcr"), GPUS["h200"], "sm_90a")
-        return sum(each.spec.variant == "gemv" for each in found)
-
-    assert offered(1) - offered(5) == 7
+    one, many = (offered("gemv", product("f32", m, 4096, 8192, "rcr")) for m in (1, 5))
+    assert len(one) - len(many) == 7
 
 
 def test_registers_of_gemv_are_no_more_than_a_thread_has() -> None:

@@ -18,7 +18,7 @@ from gen.spec.problem import GemmShape, Layouts
 
 _THREADS = 128  # of a block, where lines run along K
 _NARROW_STRIP = 2  # lines of a block
-DEPTH = 8  # elements along K that a thread has at a time, of lines across K
+_DEPTH = 8  # elements along K that a thread has at a time, of lines across K
 
 
 def along_k(few: str, layouts: Layouts) -> bool:
@@ -109,7 +109,7 @@ def _printed(spec: KernelSpec) -> Mapping[str, Any]:
     else:
         ahead = few > 1 if along else few > 2 and not w_along
     at_once = w_along and not along and few % (UNIT // spec.dtypes.input.size) == 0
-    return {**common, "ahead": ahead, "few_at_once": at_once, "depth": DEPTH}
+    return {**common, "ahead": ahead, "few_at_once": at_once, "depth": _DEPTH}
 
 
 def few_grid(*vectors: int) -> Callable[[Choice], Sequence[Mapping[str, Any]]]:
@@ -173,7 +173,7 @@ def _fitted(
                 (line // size, threads)
                 for line, threads in _ACROSS_K
                 if (line > SECTOR or long * products * size // line <= 2 * multiprocessors)
-                and threads * at_once * size // line * DEPTH <= shape.k
+                and threads * at_once * size // line * _DEPTH <= shape.k
             ]
         found += [
             {"few": few, "vectors": vectors, "strip": strip, "threads": threads}

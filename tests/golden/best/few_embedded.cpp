@@ -494,9 +494,9 @@ index_t predict(
   const index_t full = busiest * stretch * step;
   const index_t alone = turns * stretch * (single > copies ? single : copies);
   const index_t ends = turns * tail;
-  const index_t flowing = full + tail > alone + ends ? full + tail : alone + ends;
-  const index_t lasting = (full > alone ? full : alone) + ends;
-  const index_t whole = flows > 0 ? flowing : lasting;  // each tile by one block
+  const index_t busily = full + (flows > 0 ? tail : ends);
+  const index_t lonely = alone + ends;
+  const index_t whole = busily > lonely ? busily : lonely;  // each tile by one block
   const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
   const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several

@@ -128,8 +128,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         const input_t* __restrict__ B, index_t ldb, scalar_t beta, const output_t* C, index_t ldc,
         output_t* D, index_t ldd) {
   const index_t groups = (N + kCols - 1) / kCols, strips = (M + kRows - 1) / kRows;
-  // The beginning of the block's first rows of A comes to the L2 cache while the kernels before still run.
-  // They may write to it: they write to L2, too.
+  // The beginning of the block's first rows of A comes to the L2 cache while the kernels
+  // before still run. They may write to it: they write to L2, too.
   constexpr int kLine = 128, kLines = 8;  // bytes of a line of the cache, lines of a row
   if (threadIdx.x < kLines * kRows) {
     const index_t row = blockIdx.x / groups * kRows + threadIdx.x / kLines;
