@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.compile import cache, keys, nvrtc
+from gen.compile import cache, keys, nvrtc, sass
 from gen.compile.log import Resources, parse_resources
 from gen.errors import CompileError, MissingError, UsageError
 from gen.kernels import registry
@@ -133,6 +133,32 @@ def test_wgmmas_overlap_and_their_sums_stay_in_registers(tunables):
     assert "serialized" not in module.log
     used = module.resources[spec.name]
     assert (used.spill_stores, used.spill_loads, used.stack_bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("variant", "tunables"),
+    each(
+        2,
+        [
+            ("wgmma", {"layout": "crr"}),
+            ("wgmma", {"schedule": "pingpong"}),
+            ("wgmma", {"grouped": True}),
+            ("mma_tma", {"dtype": "f64"}),
+        ],
+    ),
+    ids=str,
+)
+def test_no_loop_over_lanes_is_around_a_copy(variant, tunables):
+    """Where the compiler does not know that one lane asks the TMA, each copy takes 80 ns."""
+    source = render(registry.make_spec(variant, **tunables))
+    module = nvrtc.compile_cuda(source.text, name=source.filename, arch="sm_90a", format="cubin")
+    text = sass.disassemble(module.code)
+    if text is None:
+        pytest.skip("needs nvdisasm")
+    rows = [row for row in text.splitlines() if "/*" in row]
+    copies = ["\n".join(rows[at : at + 5]) for at, row in enumerate(rows) if "UTMALDG" in row]
+    assert copies
+    assert not [copy for copy in copies if "BRA.U.ANY" in copy]
 
 
 @pytest.mark.parametrize("tunables", [{}, {"threadblock": "64x64x32", "stages": 2}], ids=str)

@@ -81,6 +81,14 @@ __device__ inline void cp_async(uint32_t shared, const void* global, int bytes) 
 struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
   unsigned char bytes[128];
 };
+// Whether this lane is the one that asks the TMA. After a mere comparison, the compiler would go through
+// all lanes, one by one, around each instruction of the TMA: it knows of an election that it has one.
+__device__ inline bool is_elected() {
+  uint32_t elected;
+  asm volatile("{\n.reg .pred it;\nelect.sync _|it, 0xffffffff;\nselp.b32 %0, 1, 0, it;\n}"
+               : "=r"(elected));
+  return elected;
+}
 __device__ inline void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -567,10 +575,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     if (stage == 0) phase ^= 1;
   };
 
-  if (threadIdx.x >= 32 * kWarps) {  // producers
+  if (threadIdx.x / 32 >= kWarps) {  // producers
     // Accumulators need registers, copies few: producers leave most of theirs to the consumers.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (threadIdx.x != 32 * kWarps) return;
+    if (threadIdx.x / 32 != kWarps || !is_elected()) return;
     // Whole tiles go along K forwards and backwards in turn: of what the one before read last, L2 still has
     // some. The last of them goes backwards, and ranges begin with step 0. A tile in the middle of a range
     // begins where the piece before it ended, and ends there, too: so blocks are in step until their last

@@ -68,6 +68,14 @@ __device__ inline void cp_async(uint32_t shared, const void* global, int bytes) 
 struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
   unsigned char bytes[128];
 };
+// Whether this lane is the one that asks the TMA. After a mere comparison, the compiler would go through
+// all lanes, one by one, around each instruction of the TMA: it knows of an election that it has one.
+__device__ inline bool is_elected() {
+  uint32_t elected;
+  asm volatile("{\n.reg .pred it;\nelect.sync _|it, 0xffffffff;\nselp.b32 %0, 1, 0, it;\n}"
+               : "=r"(elected));
+  return elected;
+}
 __device__ inline void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -441,8 +449,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     if (stage == 0) phase ^= 1;
   };
 
-  if (threadIdx.x >= 32 * kWarps) {  // producers
-    if (threadIdx.x != 32 * kWarps) return;
+  // After a shuffle, the compiler knows that all lanes have the same number.
+  const int own_warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+  if (own_warp >= kWarps) {  // producers
+    if (!is_elected()) return;
     for (int w = blockIdx.x; w < work; next(w)) {
       // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
