@@ -194,6 +194,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     threads = math.prod(spec.threads)
     layouts = spec.layouts
     runs = along_k(Layouts(layouts.a, layouts.b, not spec.swapped))  # as the kernel has them
+    if runs[1 - _short(spec)]:
+        pace = pace.lengthwise or pace
     share = pace.share * (pace.along if runs[1 - _short(spec)] else 1)
     if spec.warp:
         share /= 1 + pace.reads * WARP / (spec.warp.m * spec.warp.n)

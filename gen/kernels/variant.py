@@ -72,7 +72,8 @@ class Pace(NamedTuple):
     lines run along K, those for all else, and for each sum of a block; reduced: clocks there for
     each of these sums, which lanes add up. exact: whether it computes no more than there is along
     K, in place of whole steps. lines: whether a block computes whole rows. flows: whether
-    blocks are so small and many that one ends while others work.
+    blocks are so small and many that one ends while others work. lengthwise: the pace where the
+    long operand's lines run along K, if that is another.
 
     Numbers are fitted to times of an H200 (docs/lab/model.md).
     """
@@ -104,6 +105,7 @@ class Pace(NamedTuple):
     exact: bool = False
     lines: bool = False
     flows: bool = False
+    lengthwise: Pace | None = None
 
 
 def _no_rules(_: Choice) -> None:

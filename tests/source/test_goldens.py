@@ -288,7 +288,7 @@ CHOSEN: tuple[tuple[str, str, str, list[str], list[str], bool, bool, str | None,
     ("few", "f16", "rcr", ["8x2048x1024"], ["t4", "a100"], False, False, None, "linear"),
     ("steps", "f32", "rrr", ["100x3000x50"], ["t4", "rtx3060"], False, False, None, "linear"),
     ("one", "f16", "rcr", ["1x2048x1024"], ["a100"], False, False, None, "linear"),
-    ("rows", "bf16", "rcr", ["1x2048x1024", "8x1024x1024"], ["a100"], False, False, None, "linear"),
+    ("rows", "bf16", "rcr", ["1x2048x1024", "8x4096x512"], ["a100"], False, False, None, "linear"),
     ("decode", "f16", "rcc", ["8x4096x4096", "64"], ["h200"], True, True, None, "linear"),
     ("heads", "f32", "rrr", ["1x512x512", "128"], ["a10"], False, False, "1-64", GATED),
 )

@@ -211,10 +211,14 @@ def _pace(dtypes: DTypes) -> Pace:
             registers=80, besides=33, sums=1.34, reduced=16.3, exact=True,
         )  # fmt: skip
     if dtypes.input.size == 2:
+        lengthwise = Pace(
+            "cuda", 1.63, wait_k=0.0032, across_k=0.0182, small=1.98, alone=783, last=108,
+            gather=1.6, start=1630, across=46, code=458, registers=64, reduced=45.4, flows=True,
+        )  # fmt: skip
         return Pace(
-            "cuda", 0.0585, along=4.45, wait_k=0.0032, across_k=0.012, alone=58,
-            last=3440, gather=1.6, start=303, across=46, code=458, registers=64, exact=True,
-            flows=True,
+            "cuda", 0.0585, wait_k=0.0032, across_k=0.012, alone=58, last=3440, gather=1.6,
+            start=303, across=46, code=458, registers=64, exact=True, flows=True,
+            lengthwise=lengthwise,
         )  # fmt: skip
     if dtypes.name == "f64":
         return Pace(

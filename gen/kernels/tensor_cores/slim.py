@@ -160,7 +160,7 @@ def _pace(_: DTypes) -> Pace:
     return Pace(
         "mma", 0.244, along=1.41, wait=420, wait_k=0.68, across_k=0.0064, copied=0.0174,
         small=1.03, alone=321, last=4680, store=102, gather=1.27, thin=1.4, start=887, across=98,
-        meeting=145, code=17, registers=80, exact=True,
+        meeting=145, code=17, registers=80,
     )  # fmt: skip
 
 

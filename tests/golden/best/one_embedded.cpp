@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x9985d456
+#if ONE_SPEC != 0x928018de
 #error "the header is another kernel's; emit both files together"
 #endif
 

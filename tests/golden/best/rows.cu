@@ -4,9 +4,9 @@
 // long each takes for the problem at hand, and a launcher that takes the fastest. For the shapes of the
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
-//   kernel for  variant tile      tunables
-//   1      a100 gemv    1x4x1024  --vectors 1
-//   2      a100 skinny  8x16x1024
+//   kernel for  variant tile     tunables
+//   1      a100 gemv    1x4x1024 --vectors 1
+//   2      a100 skinny  8x64x512 --strip 64 --threads 128
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c rows.cu
@@ -263,8 +263,8 @@ using output_t = __nv_bfloat16;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
-constexpr int kThreads = 256;  // per block
+constexpr int kRows = 8, kCols = 64;  // of D, that a block computes
+constexpr int kThreads = 128;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
@@ -527,8 +527,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 4, 1, 1, 1, 1, 215, 255, 0, 22, 89, 13, 53, 2438695, 45371, 32, 0, 417500, 8, 1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
-    {0, 1, {8, 16, 1, 1, 1, 1, 1402, 1495, 0, 177, 354, 354, 709, 1899914, 873393, 32, 0, 218520, 2, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 502, 41943040}},
+    {0, 0, {1, 4, 1024, 1, 1, 1, 96218, 651305, 0, 22686, 90742, 44917, 179669, 205304, 45371, 32, 0, 1744500, 8, 1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
+    {0, 1, {8, 64, 1, 1, 1, 1, 5415, 5599, 0, 177, 1418, 354, 2836, 1899914, 873393, 32, 0, 222160, 4, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 1, 1, 6, 13, 502, 41943040}},
 };
 
 struct Limits {
@@ -539,7 +539,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 64},
-    {false, 0, 4096},
+    {false, 0, 8192},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
