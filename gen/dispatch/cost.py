@@ -139,7 +139,9 @@ TIMES: Sequence[Fact] = (
     Fact("evenly", "tiles * steps / multiprocessors * step"),
     Fact("shared", f"evenly + (tiles / multiprocessors + 1) * tail + {SHARING}", "by several"),
     Fact("ending", "hides > 0 ? stored : 0", "which nothing hides"),
-    Fact("briefly", "(shares ? shared : whole) + ending", "as fast as for a short time"),
+    # Where the L2 cache decides, it is as busy with fewer blocks: sharing gains nothing.
+    Fact("gains", "shares && copies <= busy", "by sharing", "bool"),
+    Fact("briefly", "(gains ? shared : whole) + ending", "as fast as for a short time"),
     # Where tensor cores are busy for long, power decides, and less of it goes to waste where
     # warpgroups take turns.
     Fact("sags", f"hides < 1 && briefly > {LONG} ? (briefly - {LONG}) / 1024 * sagging : 0"),

@@ -245,7 +245,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     gelu = GELU * STORED if spec.epilogue.endswith("gelu") else 0
     store = pace.store * (PIECES if short else 1) + gelu
     last = pace.last * clock * (AWAY if turns else 1)
-    last += pace.reduced * _own_sums(spec, runs) * clock
+    last += (pace.reduced * _own_sums(spec, runs) + pace.teams * (spec.sliced_k > 1)) * clock
     unrolled = _unrolled(spec, pace, threads)
     if sharers > 1 and pace.unit == "wgmma":
         last += JOINING * max(unrolled / g.values["groups"] - JOINED, 0)

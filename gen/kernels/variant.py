@@ -102,6 +102,7 @@ class Pace(NamedTuple):
     besides: int = 0
     sums: float = 0
     reduced: float = 0
+    teams: float = 0
     exact: bool = False
     lines: bool = False
     flows: bool = False

@@ -1700,7 +1700,8 @@ inline index_t predict(
   const index_t evenly = tiles * steps / multiprocessors * step;
   const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
-  const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
+  const bool gains = shares && copies <= busy;  // by sharing
+  const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles

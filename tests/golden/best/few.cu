@@ -4,9 +4,9 @@
 // long each takes for the problem at hand, and a launcher that takes the fastest. For the shapes of the
 // command below, one of them is the fastest of all that there are, or nearly so, by these predictions.
 //
-//   kernel for  variant tile     tunables
-//   1      t4   mma     32x64x32 --threadblock 32x64x32 --warp 32x32
-//   2      a100 gemv    4x4x1024
+//   kernel for  variant tile      tunables
+//   1      t4   mma     32x64x32  --threadblock 32x64x32 --warp 32x32
+//   2      a100 skinny  8x16x1024
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -c few.cu
@@ -622,11 +622,12 @@ few_best1_launch(  // D = alpha * A * B + beta * C
 
 // few_best2: D = alpha * A * B + beta * C
 //
-// For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
-// at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
-// A, which come from the caches.
-// The threads of a block share K: each has sums of its own for the whole tile of D. In the end those of
-// a warp are added up, then those of all warps, always in the same order.
+// For products of few rows, which take as long as it takes to read B. Tensor cores multiply with their
+// operands swapped: 16 columns of B are the rows of an instruction's first operand, 8 rows of A the columns
+// of its second one. What a thread reads of B, 16 bytes at once if it is aligned, is its part of fragments:
+// it goes straight into registers.
+//
+// The warps of a block take turns along K. In the end their sums are added up, always in the same order.
 //
 //   A  M x K, row-major, __half
 //   B  K x N, column-major, __half
@@ -634,7 +635,7 @@ few_best1_launch(  // D = alpha * A * B + beta * C
 //   D  M x N, row-major, __half; must not overlap A or B; may be C, where ldc is ldd
 //
 // Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 7.5 or newer and C++17.
+// Needs a GPU of compute capability 8.0 or newer and C++17.
 
 #include <cuda_fp16.h>
 
@@ -644,11 +645,12 @@ using input_t = __half;
 using output_t = __half;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kRows = 4, kCols = 4;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
+using uint32_t = unsigned int;
+constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
 
 // Where an element lies in its matrix.
 __device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
@@ -675,64 +677,108 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kWidth = 8;  // elements in 16 bytes
 using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
 
-// Elements of a row of A or a column of B that a thread has at a time.
-struct alignas(16) Chunk {
-  input_t of[kWidth];
+constexpr int kSlab = 4 * kWidth;  // elements along K that a warp multiplies in its turn
+constexpr int kAhead = 4;  // slabs that it has in registers, or on their way there
+constexpr int kFragments = kCols / 16, kGroups = kRows / 8;  // in an instruction's operands
 
-  // Reads them, kCount at once: a thread has 16 bytes in one piece, or every kThreads-th element. Where
-  // the line has ended they are zeros, which add nothing to a sum.
-  template <int kCount>
-  __device__ void read(const input_t* line, index_t k0, index_t K) {
+// acc += a * b; `half`: which two of b's four registers.
+__device__ inline void mma(
+    accumulator_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[4], int half) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
+}
+
+// Reads kWidth elements of a line from k on. Where it has ended they are zeros, which add nothing.
+template <bool kAligned>
+__device__ inline void read(uint32_t (&to)[4], const input_t* line, index_t k, index_t K) {
+  if constexpr (kAligned) {
+    const uint4 read = k < K ? *reinterpret_cast<const uint4*>(line + k) : uint4{};
+    to[0] = read.x, to[1] = read.y, to[2] = read.z, to[3] = read.w;
+  } else {
+    auto& elements = reinterpret_cast<input_t(&)[kWidth]>(to);
 #pragma unroll
-    for (int e = 0; e < kWidth; e += kCount) {
-      const index_t k = k0 + e * kThreads + threadIdx.x * kCount;
-      if constexpr (kCount == kWidth) {
-        *reinterpret_cast<int4*>(of) = k < K ? *reinterpret_cast<const int4*>(line + k) : int4{};
-      } else {
-        of[e] = k < K ? line[k] : input_t{};
-      }
-    }
+    for (int e = 0; e < kWidth; ++e) elements[e] = k + e < K ? line[k + e] : input_t{};
   }
+}
+
+// What a lane has of a slab. Lane 4g + t (g = 0..7, t = 0..3) has two of 16 columns of B, and row g of 8 of
+// A; along K, elements t * kWidth to t * kWidth + kWidth - 1. Instructions multiply 4 of these at a time, and
+// as many of every other t. Which of a slab's elements they are does not matter, as long as they are the
+// same of both operands.
+struct Slab {
+  uint32_t b[2 * kFragments][4], a[kGroups][4];
 };
 
-// Computes the tile of D that begins at (row0, col0). Where lines do not exist, the last one counts again.
-template <int kCount>  // elements that are read at once
+// Computes a warp's sums for the tile of D that begins at (row0, col0). Where lines do not exist,
+// the last one counts again, or zeros.
+template <bool kAligned>  // whether neighbours in a line of B are read at once
 __device__ inline void multiply(
     Sums& sums, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
     index_t lda, const input_t* B, index_t ldb) {
-  accumulator_t sum[kRows][kCols] = {};
-  for (index_t k0 = 0; k0 < K; k0 += kThreads * kWidth) {
-    Chunk a[kRows], b[kCols];
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const input_t* b_lines[2 * kFragments];
 #pragma unroll
-    for (int j = 0; j < kCols; ++j) {
-      const index_t col = col0 + j < N ? col0 + j : N - 1;
-      b[j].template read<kCount>(B + col * ldb, k0, K);
+  for (int i = 0; i < 2 * kFragments; ++i) {
+    const index_t col = col0 + 8 * i + g;
+    b_lines[i] = B + (col < N ? col : N - 1) * ldb;
+  }
+  const input_t* a_lines[kGroups];
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    const index_t row = row0 + 8 * i + g;
+    a_lines[i] = A + (row < M ? row : M - 1) * lda;
+  }
+  const auto read_slab = [&](Slab& slab, index_t k) {
+#pragma unroll
+    for (int i = 0; i < 2 * kFragments; ++i) read<kAligned>(slab.b[i], b_lines[i], k, K);
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      read<kAligned>(slab.a[i], a_lines[i], k, K);
     }
+  };
+
+  accumulator_t acc[kFragments][kGroups][4] = {};
+  constexpr int kSlabs = kAligned ? kAhead : 1;  // element by element, one takes many registers
+  Slab slabs[kSlabs];
+  index_t k = warp * kSlab + t * kWidth;  // of the next slab to read
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const index_t row = row0 + i < M ? row0 + i : M - 1;
-      a[i].template read<kCount>(A + row * lda, k0, K);
-    }
+  for (auto& slab : slabs) {
+    read_slab(slab, k);
+    k += kWarps * kSlab;
+  }
+#pragma unroll 1
+  for (index_t k0 = warp * kSlab; k0 < K; k0 += kSlabs * kWarps * kSlab) {
 #pragma unroll
-    for (int e = 0; e < kWidth; ++e) {
+    for (auto& slab : slabs) {
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) {
+      for (int f = 0; f < kFragments; ++f) {
 #pragma unroll
-        for (int j = 0; j < kCols; ++j) {
-          sum[i][j] +=
-              static_cast<accumulator_t>(a[i].of[e]) * static_cast<accumulator_t>(b[j].of[e]);
+        for (int half = 0; half < 2; ++half) {
+          const auto& low = slab.b[2 * f];
+          const auto& high = slab.b[2 * f + 1];
+          const uint32_t fragment[] = {
+              low[2 * half], high[2 * half], low[2 * half + 1], high[2 * half + 1]};
+#pragma unroll
+          for (int i = 0; i < kGroups; ++i) mma(acc[f][i], fragment, slab.a[i], half);
         }
       }
+      read_slab(slab, k);
+      k += kWarps * kSlab;
     }
   }
+
 #pragma unroll
-  for (int i = 0; i < kRows; ++i) {
+  for (int f = 0; f < kFragments; ++f) {
 #pragma unroll
-    for (int j = 0; j < kCols; ++j) {
-      for (int lanes = 16; lanes > 0; lanes /= 2) {
-        sum[i][j] += __shfl_down_sync(0xffffffff, sum[i][j], lanes);
+    for (int i = 0; i < kGroups; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int col = 16 * f + g + r / 2 * 8, row = 8 * i + 2 * t + r % 2;
+        sums[warp][row][col] = acc[f][i][r];
       }
-      if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32][i][j] = sum[i][j];
     }
   }
 }
@@ -744,9 +790,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
         output_t* D, index_t ldd) {
 #if __CUDA_ARCH__ >= 800
   __shared__ Sums sums;
-  // Whether all lines begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
-  const bool aligned = reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 &&
-                       reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 &&
+  // Whether lines begin at a multiple of what is read at once, and are whole pieces of it.
+  const bool aligned = reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 &&
+                       reinterpret_cast<size_t>(A) % 16 == 0 && lda % kWidth == 0 &&
                        K % kWidth == 0;
   const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
 
@@ -755,9 +801,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler cou
   for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
     const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
     if (aligned) {
-      multiply<kWidth>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+      multiply<true>(sums, row0, col0, M, N, K, A, lda, B, ldb);
     } else {
-      multiply<1>(sums, row0, col0, M, N, K, A, lda, B, ldb);
+      multiply<false>(sums, row0, col0, M, N, K, A, lda, B, ldb);
     }
     __syncthreads();  // the sums of all warps are there
     for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
@@ -873,7 +919,7 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {4, 4, 1024, 1, 1, 1, 219360, 774446, 0, 90742, 90742, 179669, 179669, 591525, 45371, 32, 0, 2088000, 8, 1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 1402, 1495, 0, 177, 354, 354, 709, 1899914, 873393, 32, 0, 218520, 2, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 502, 41943040}},
     {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 5, 5, 1, 0, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 16, 16, 6, 13, 3200, 4194304}},
 };
 
@@ -885,7 +931,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 12288},
-    {false, 0, 256},
+    {false, 0, 4096},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -951,7 +997,8 @@ inline index_t predict(
   const index_t evenly = tiles * steps / multiprocessors * step;
   const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
-  const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
+  const bool gains = shares && copies <= busy;  // by sharing
+  const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles

@@ -5,9 +5,9 @@
 // the fastest of all that there are, or nearly so, by these predictions. The driver's library is opened
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
 //
-//   kernel for  variant tile     tunables
-//   1      t4   mma     32x64x32 --threadblock 32x64x32 --warp 32x32
-//   2      a100 gemv    4x4x1024
+//   kernel for  variant tile      tunables
+//   1      t4   mma     32x64x32  --threadblock 32x64x32 --warp 32x32
+//   2      a100 skinny  8x16x1024
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -16,7 +16,7 @@
 
 #include "few.h"
 
-#if FEW_SPEC != 0xaf2a601c
+#if FEW_SPEC != 0x65fdf9b0
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -347,11 +347,12 @@ namespace few_best2_ns {
 
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kRows = 4, kCols = 4;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
+using uint32_t = unsigned int;
+constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
 
 // clang-format off
 constexpr std::uint64_t kSm80[] = {
@@ -422,7 +423,7 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 1, {4, 4, 1024, 1, 1, 1, 219360, 774446, 0, 90742, 90742, 179669, 179669, 591525, 45371, 32, 0, 2088000, 8, 1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 1402, 1495, 0, 177, 354, 354, 709, 1899914, 873393, 32, 0, 218520, 2, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 502, 41943040}},
     {1, 0, {32, 64, 32, 1, 1, 1, 79078, 359164, 56257, 40454, 80909, 24273, 48545, 726914, 96079, 11, 0, 1031800, 5, 5, 1, 0, 0, 0, 0, 0, 12, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 16, 16, 6, 13, 3200, 4194304}},
 };
 
@@ -434,7 +435,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 12288},
-    {false, 0, 256},
+    {false, 0, 4096},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
@@ -500,7 +501,8 @@ index_t predict(
   const index_t evenly = tiles * steps / multiprocessors * step;
   const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
-  const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
+  const bool gains = shares && copies <= busy;  // by sharing
+  const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles

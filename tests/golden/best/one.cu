@@ -5,7 +5,7 @@
 // there are, or nearly so.
 //
 //   kernel for  variant tile     tunables
-//   1      a100 gemv    1x4x1024 --vectors 1
+//   1      a100 gemv    1x2x1024 --vectors 1 --strip 2
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c one.cu
@@ -42,7 +42,7 @@ using output_t = __half;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
-constexpr int kRows = 1, kCols = 4;  // of D, that a block computes
+constexpr int kRows = 1, kCols = 2;  // of D, that a block computes
 constexpr int kThreads = 128;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");

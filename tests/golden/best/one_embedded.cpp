@@ -6,7 +6,7 @@
 // to link this file.
 //
 //   kernel for  variant tile     tunables
-//   1      a100 gemv    1x4x1024 --vectors 1
+//   1      a100 gemv    1x2x1024 --vectors 1 --strip 2
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x928018de
+#if ONE_SPEC != 0x88c63ce4
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -229,7 +229,7 @@ namespace one_best1_ns {
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
-constexpr int kRows = 1, kCols = 4;  // of D, that a block computes
+constexpr int kRows = 1, kCols = 2;  // of D, that a block computes
 constexpr int kThreads = 128;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");

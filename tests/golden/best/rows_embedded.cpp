@@ -6,7 +6,7 @@
 // when it is needed: nothing of CUDA has to be there to compile or to link this file.
 //
 //   kernel for  variant tile     tunables
-//   1      a100 gemv    1x4x1024 --vectors 1
+//   1      a100 gemv    1x2x1024 --vectors 1 --strip 2
 //   2      a100 skinny  8x64x512 --strip 64 --threads 128
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
@@ -16,7 +16,7 @@
 
 #include "rows.h"
 
-#if ROWS_SPEC != 0x12c76006
+#if ROWS_SPEC != 0x5844a056
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -232,7 +232,7 @@ namespace rows_best1_ns {
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
-constexpr int kRows = 1, kCols = 4;  // of D, that a block computes
+constexpr int kRows = 1, kCols = 2;  // of D, that a block computes
 constexpr int kThreads = 128;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
@@ -361,7 +361,7 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 4, 1024, 1, 1, 1, 96218, 651305, 0, 22686, 90742, 44917, 179669, 205304, 45371, 32, 0, 1744500, 8, 1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
+    {0, 0, {1, 2, 1024, 1, 1, 1, 96130, 618606, 0, 22686, 45371, 37658, 75316, 67348, 45371, 32, 0, 1156250, 8, 1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
     {0, 1, {8, 64, 1, 1, 1, 1, 5415, 5599, 0, 177, 1418, 354, 2836, 1899914, 873393, 32, 0, 222160, 4, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 1, 1, 6, 13, 502, 41943040}},
 };
 
@@ -372,7 +372,7 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
-    {false, 0, 64},
+    {false, 0, 32},
     {false, 0, 8192},
 };
 
@@ -439,7 +439,8 @@ index_t predict(
   const index_t evenly = tiles * steps / multiprocessors * step;
   const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
-  const index_t briefly = (shares ? shared : whole) + ending;  // as fast as for a short time
+  const bool gains = shares && copies <= busy;  // by sharing
+  const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
   const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles
