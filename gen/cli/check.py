@@ -84,6 +84,10 @@ def check(
     first: Annotated[
         bool, typer.Option("--first", help="Stop at the first thing that is wrong.")
     ] = False,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="Go on with all launches, however many find something wrong."),
+    ] = False,
     jobs: Annotated[int | None, JOBS] = None,
     time: Annotated[
         float | None,
@@ -102,6 +106,8 @@ def check(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if files and arch:
         raise UsageError(f"{files[0]} says what it is for; leave out --arch")
+    if first and all_:
+        raise UsageError("--first stops at the first thing that is wrong, --all never; name one")
     notes = Annotations(annotations, json)
     found = sources(files, variant, dtype, layout, arch, tunables)
     shapes = [parse_shape(text) for text in shape] if shape else None
@@ -113,6 +119,7 @@ def check(
         "budget": budget,
         "seconds": time,
         "first": first,
+        **({"enough": None} if all_ else {}),
         "jobs": processes,
         "allow_unreached": allow_unreached,
     }

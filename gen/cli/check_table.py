@@ -21,6 +21,7 @@ def fields(report: CheckReport) -> dict[str, object]:
         "kernel": report.spec.name,
         "ok": report.ok,
         "launches": report.trials,
+        "launches_left": report.left,
         "shapes": [str(shape) for shape in report.shapes],
         "findings": [
             {**one.finding.as_dict(), "shape": str(one.shape), "launches": one.launches}
@@ -83,6 +84,8 @@ def show_end(reports: Sequence[CheckReport], left: int) -> None:
 def _tried(report: CheckReport) -> str:
     """What was checked, and what was not."""
     missing = [report.skipped] if report.skipped else []
+    if report.left and not report.error:
+        missing.append(f"{report.left} more launches, as these are enough (--all goes on)")
     if not report.launcher:
         missing.append("the launcher")
     if report.not_run:

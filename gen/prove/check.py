@@ -32,6 +32,9 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 
 MAX_FINDINGS = 20
+# Launches that go on after the first in which something is wrong: others then find little that is
+# new, and a launch with findings takes long.
+ENOUGH = 48
 SLACK = 1024  # bytes of shared memory that an alignment may cost
 
 
@@ -65,6 +68,7 @@ class CheckReport:
     skipped: str = ""  # what was not tried, and why
     launcher: LauncherReport | None = None  # None where it was not looked at
     trials: int = 0  # launches of the kernel
+    left: int = 0  # those that were not tried any more, as enough was wrong
     not_run: list[int] = field(default_factory=list)  # CUDA lines that no trial has reached
     unreached: list[Unreached] = field(default_factory=list)  # what is edited, and not checked
     unprobed: list[int] = field(default_factory=list)  # edited lines whose conditions nobody knows
@@ -89,6 +93,7 @@ def check(
     seconds: float | None = None,
     jobs: int = 1,
     first: bool = False,
+    enough: int | None = ENOUGH,
     also: Sequence[Trial] = (),
     allow_unreached: bool = False,
     thorough: bool = False,
@@ -100,12 +105,12 @@ def check(
     strict: report loads of memory that was never written, even if their values are not used.
     budget: thread-instructions that a launch may run (see `emulated.default_budget`). seconds: that
     all of it may take; if not given, a launch has a limit (see `emulated.default_time`). jobs:
-    processes that share the work. first: stop at the first thing that is wrong. also: further
-    trials. allow_unreached: whether edited conditions may lack an outcome. thorough: try of a
-    kernel as `gen emit` writes it what is tried of an edited one. step: called after each trial.
-    report: an empty one, which then has what was found before an interruption. Raises UsageError
-    for a file that is no emitted kernel or whose `gen-spec` line does not describe it, CompileError
-    where it does not compile.
+    processes that share the work. first: stop at the first thing that is wrong. enough: or after so
+    many more launches, None never. also: further trials. allow_unreached: whether edited conditions
+    may lack an outcome. thorough: try of a kernel as `gen emit` writes it what is tried of an
+    edited one. step: called after each trial. report: an empty one, which then has what was found
+    before an interruption. Raises UsageError for a file that is no emitted kernel or whose
+    `gen-spec` line does not describe it, CompileError where it does not compile.
     """
     planned = source if isinstance(source, Planned) else plan(source, shapes, also, thorough)
     spec, module, trials = planned.spec, planned.module, planned.trials
@@ -118,6 +123,7 @@ def check(
             _add_finding(report, finding, trials[0].shape, max_findings)
     stand = Stand(spec, module, limits, planned.probed)
     far: list[FarOutcome] = []
+    most, wrong = (0 if first else enough), 0
     items: list[tuple[Trial, ...] | Far] = [*grouped(spec, trials)]
     if planned.far and not first:  # not the last ones, so that processes end together
         items[len(items) // 3 : len(items) // 3] = planned.far
@@ -128,9 +134,12 @@ def check(
         _add(report, trial.shape, outcome, max_findings)
         seen = seen.joined(outcome.seen)
         step()
-        if report.error or (first and not report.ok):
+        wrong += not report.ok
+        if report.error or (most is not None and wrong > most):
+            report.left = len(trials) - report.trials
             break
-    if planned.far and not report.error and (report.ok or not first):
+    stopped = report.error or report.left or (first and not report.ok)
+    if planned.far and not stopped:
         stand.outcomes.seen = dict(seen.outcomes)
         for trial, outcome in reach(stand):
             _add(report, trial.shape, outcome, max_findings)
@@ -149,7 +158,7 @@ def check(
                 and (worse := less_accurate(spec, module))
             ):
                 report.mismatches.append(worse)
-    if not report.error and (report.ok or not first):
+    if not stopped:
         report.launcher = check_launcher(planned.source)
         report.unreached += report.launcher.unreached
         report.unprobed += report.launcher.unprobed

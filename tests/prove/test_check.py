@@ -576,3 +576,23 @@ def test_limits_of_a_spec_are_those_of_the_parameters(
     assert names == (wanted if spec.warp else [""])
     module = compile_cuda(render(spec).text, name=f"{spec.name}.cu", arch=spec.arch)
     planned._check_kernels(spec, parse_ptx(module.code.decode()))
+
+
+def test_a_wrong_kernel_is_not_tried_on_all_shapes() -> None:
+    """Each launch of it takes long; what the others would find is, as a rule, the same."""
+    source = plant(small("naive"), ("sum += a * b", "sum -= a * b"))
+    shapes = [GemmShape(m, 3, 2) for m in range(1, library.ENOUGH + 8)]
+    stopped, whole = check(source, shapes), check(source, shapes, enough=None)
+    assert stopped.trials == library.ENOUGH + 1
+    assert stopped.left == whole.trials - stopped.trials > 0
+    assert (whole.left, check(source, shapes, first=True).trials) == (0, 1)
+    assert stopped.launcher is None
+    assert whole.launcher is not None
+    assert not stopped.ok
+    assert not whole.ok
+
+
+def test_first_and_all_contradict_each_other(gen: Gen) -> None:
+    found = gen("check", "--variant", "naive", "--first", "--all")
+    assert found.code == 2
+    assert "name one" in found.err

@@ -22,6 +22,7 @@ _ALWAYS = {
     "thorough": "a launch is tried as it is given, and a GEMM on the shapes that --shape names",
     "strict": "initcheck reports every load of memory that nothing has written",
     "jobs": "launches run in one process, one after another",
+    "all_": "all launches run",
 }
 _TUNABLES = tunables()
 
@@ -65,7 +66,8 @@ def launch_options(command: Command, checked: bool = True) -> Command:
             )
         for name, instead in _ALWAYS.items():
             if name in given:
-                raise UsageError(f"{file} is no emitted file; leave out --{name}: here, {instead}")
+                option = f"--{name.removesuffix('_')}"
+                raise UsageError(f"{file} is no emitted file; leave out {option}: here, {instead}")
         launch = launch_text(own, options)
         if not launch.kernel:
             refuse_emitted(file)
