@@ -84,8 +84,9 @@ def show_end(reports: Sequence[CheckReport], left: int) -> None:
 def _tried(report: CheckReport) -> str:
     """What was checked, and what was not."""
     missing = [report.skipped] if report.skipped else []
-    if report.left and not report.error:
-        missing.append(f"{report.left} more launches, as these are enough (--all goes on)")
+    if report.left:
+        why = ", as these are enough (--all goes on)" if report.enough else ""
+        missing.append(f"{report.left} more launches{why}")
     if not report.launcher:
         missing.append("the launcher")
     if report.not_run:

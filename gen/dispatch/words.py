@@ -27,7 +27,7 @@ def limit(found: Ranked) -> str:
     besides = found.weighed.weights.start + value("turns") * value("tail")
     if 2 * besides > found.modelled - value("packing") - value("adding"):
         return "start and end"
-    if value("alone") > HIDDEN_BY * value("full") and not value("shares"):
+    if value("alone") > HIDDEN_BY * value("full") and not value("gains"):
         return "latency"
     if value("copies") > value("busy"):
         return "L2 cache"

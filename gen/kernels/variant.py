@@ -70,10 +70,11 @@ class Pace(NamedTuple):
     element that a thread has, since cold instructions have to be fetched. registers: of a thread,
     about, where they do not follow from the sums of a warp; besides, sums: where the long operand's
     lines run along K, those for all else, and for each sum of a block; reduced: clocks there for
-    each of these sums, which lanes add up. exact: whether it computes no more than there is along
-    K, in place of whole steps. lines: whether a block computes whole rows. flows: whether
-    blocks are so small and many that one ends while others work. lengthwise: the pace where the
-    long operand's lines run along K, if that is another.
+    each of these sums, which lanes add up; teams: of a work tile, where teams of warps add up
+    theirs. exact: whether it computes no more than there is along K, in place of whole steps.
+    lines: whether a block computes whole rows. flows: whether blocks are so small and many that one
+    ends while others work. lengthwise: the pace where the long operand's lines run along K, if that
+    is another.
 
     Numbers are fitted to times of an H200 (docs/lab/model.md).
     """

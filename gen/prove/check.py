@@ -32,7 +32,7 @@ from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GemmShape
 
 MAX_FINDINGS = 20
-# Launches that go on after the first in which something is wrong: others then find little that is
+# Launches that go on after the first that finds something wrong: others then find little that is
 # new, and a launch with findings takes long.
 ENOUGH = 48
 SLACK = 1024  # bytes of shared memory that an alignment may cost
@@ -68,7 +68,8 @@ class CheckReport:
     skipped: str = ""  # what was not tried, and why
     launcher: LauncherReport | None = None  # None where it was not looked at
     trials: int = 0  # launches of the kernel
-    left: int = 0  # those that were not tried any more, as enough was wrong
+    left: int = 0  # those that were not tried any more
+    enough: bool = False  # whether that is because enough of them had found something wrong
     not_run: list[int] = field(default_factory=list)  # CUDA lines that no trial has reached
     unreached: list[Unreached] = field(default_factory=list)  # what is edited, and not checked
     unprobed: list[int] = field(default_factory=list)  # edited lines whose conditions nobody knows
@@ -123,7 +124,8 @@ def check(
             _add_finding(report, finding, trials[0].shape, max_findings)
     stand = Stand(spec, module, limits, planned.probed)
     far: list[FarOutcome] = []
-    most, wrong = (0 if first else enough), 0
+    wrong = 0  # launches since the first that found something
+    report.left = len(trials)
     items: list[tuple[Trial, ...] | Far] = [*grouped(spec, trials)]
     if planned.far and not first:  # not the last ones, so that processes end together
         items[len(items) // 3 : len(items) // 3] = planned.far
@@ -133,12 +135,18 @@ def check(
             continue
         _add(report, trial.shape, outcome, max_findings)
         seen = seen.joined(outcome.seen)
+        report.left -= 1
         step()
-        wrong += not report.ok
-        if report.error or (most is not None and wrong > most):
-            report.left = len(trials) - report.trials
+        wrong += wrong > 0 or _is_wrong(outcome)
+        report.enough = enough is not None and wrong > enough and report.left > 0
+        if report.error or report.enough or (first and not report.ok):
             break
-    stopped = report.error or report.left or (first and not report.ok)
+    stopped = report.error or report.enough or (first and not report.ok)
+    if report.enough:
+        _add_far(report, far, max_findings)
+        beyond = "problems beyond 32 bits" if planned.far and not far else ""
+        left = "conditions that no launch reached" if planned.probed else ""
+        report.skipped = "; ".join(filter(None, [report.skipped, beyond, left]))
     if planned.far and not stopped:
         stand.outcomes.seen = dict(seen.outcomes)
         for trial, outcome in reach(stand):
@@ -199,6 +207,10 @@ def _add_far(report: CheckReport, outcomes: Iterable[FarOutcome], limit: int) ->
         report.not_run = [line for line in report.not_run if line not in outcome.lines]
         if outcome.error:
             report.error = f"{where}: {command_words(outcome.error)}"
+
+
+def _is_wrong(outcome: Outcome) -> bool:
+    return bool(outcome.findings or (outcome.result and outcome.result.message))
 
 
 def _add(report: CheckReport, shape: GemmShape, outcome: Outcome, limit: int) -> None:

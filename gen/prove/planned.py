@@ -61,7 +61,7 @@ def plan(
     _check_kernels(spec, ptx)
     if shapes is not None:
         trials = [trial for shape in shapes for trial in corner_trials(spec, shape)]
-        return Planned(source, spec, module, [*trials, *also], far=())
+        return Planned(source, spec, module, [*also, *trials], far=())
     probed = probe_kernels(source)
     thorough = thorough or bool(probed.edited.edited)
     trials = check_trials(spec, thresholds(ptx), thorough)
@@ -70,7 +70,7 @@ def plan(
     if thorough:
         trials += drawn_trials(spec, [int(n) for n in values(probed.edited.numbers) if n == int(n)])
     far = FAR if thorough else NEARER
-    return Planned(source, spec, module, [*trials, *also], far, probed)
+    return Planned(source, spec, module, [*also, *trials], far, probed)
 
 
 def thresholds(ptx: PtxModule) -> list[int]:

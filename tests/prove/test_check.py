@@ -596,3 +596,20 @@ def test_first_and_all_contradict_each_other(gen: Gen) -> None:
     found = gen("check", "--variant", "naive", "--first", "--all")
     assert found.code == 2
     assert "name one" in found.err
+
+
+def test_a_named_problem_is_tried_before_enough_others_are_wrong() -> None:
+    source = plant(small("naive"), ("sum += a * b", "sum += a * b + (K == 501 ? a : b)"))
+    named = corner_trials(source.spec, GemmShape(5, 7, 501))[:1]
+    report = check(source, also=named)
+    assert report.enough
+    assert report.shapes[0] == GemmShape(5, 7, 501)
+
+
+def test_what_no_launch_finds_does_not_end_the_launches() -> None:
+    """An atomic addition is found in the text, whether or not it runs."""
+    adds = "if (row == 123456) atomicAdd(reinterpret_cast<float*>(D), 0.0f);"
+    source = plant(small("naive"), ("sum += a * b;", f"sum += a * b;\n      {adds}"))
+    report = check(source, [GemmShape(m, 3, 2) for m in range(1, library.ENOUGH + 8)])
+    assert [one.finding.check for one in report.findings]
+    assert (report.left, report.enough) == (0, False)

@@ -81,8 +81,8 @@ __device__ inline void cp_async(uint32_t shared, const void* global, int bytes) 
 struct alignas(64) tensor_map_t {  // a CUtensorMap: what a matrix looks like, for the TMA
   unsigned char bytes[128];
 };
-// Whether this lane is the one that asks the TMA. After a mere comparison, the compiler would go through
-// all lanes, one by one, around each instruction of the TMA: it knows of an election that it has one.
+// Whether this lane is the one that has the TMA copy. After a mere comparison, the compiler would go through
+// all lanes, one by one, around each copy: it knows of an election that it has one.
 __device__ inline bool is_elected() {
   uint32_t elected;
   asm volatile("{\n.reg .pred it;\nelect.sync _|it, 0xffffffff;\nselp.b32 %0, 1, 0, it;\n}"
