@@ -194,9 +194,10 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     threads = math.prod(spec.threads)
     layouts = spec.layouts
     runs = along_k(Layouts(layouts.a, layouts.b, not spec.swapped))  # as the kernel has them
+    share = pace.share
     if runs[1 - _short(spec)]:
         pace = pace.lengthwise or pace
-    share = pace.share * (pace.along if runs[1 - _short(spec)] else 1)
+        share = pace.share * pace.along
     if spec.warp:
         share /= 1 + pace.reads * WARP / (spec.warp.m * spec.warp.n)
     products = (
