@@ -688,7 +688,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
 #pragma unroll 1
       for (int n = begin; n < end; ++n) {
         barrier_wait(full(stage), phase);
-        tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128, n == begin);
+        tile.multiply(stages + stage * kStageBytes, own_warp / 4, n == begin);
         // While this step is multiplied, the one before is done: its stage may be filled again.
         asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
         if (n > begin) finish(stage);

@@ -574,7 +574,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     // Starts to multiply the next step: its sums will be part[p].
     const auto start = [&](int p) {
       barrier_wait(full(stage), phase);
-      tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128, p);
+      tile.multiply(stages + stage * kStageBytes, own_warp / 4, p);
     };
     // While that step is multiplied, the one before is promoted: its stage may be filled again.
     const auto promote_before = [&](int p) {

@@ -537,7 +537,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
 #pragma unroll 1
     for (int n = 0; n < steps; ++n) {
       barrier_wait(full(stage), phase);
-      tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128);
+      tile.multiply(stages + stage * kStageBytes, own_warp / 4);
       // While this step is multiplied, the one before is done: its stage may be filled again.
       asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
       if (n > 0) finish(stage);
