@@ -20,7 +20,6 @@ from gen.dispatch.weights import (
     LATE,
     LONG,
     MANY,
-    SHARING,
     SLICE,
     SUMMING,
     Weights,
@@ -137,14 +136,14 @@ TIMES: Sequence[Fact] = (
         type="bool",
     ),
     Fact("evenly", "tiles * steps / multiprocessors * step"),
-    Fact("shared", f"evenly + (tiles / multiprocessors + 1) * tail + {SHARING}", "by several"),
+    Fact("shared", "evenly + (tiles / multiprocessors + 1) * tail + sharing", "by several"),
     Fact("ending", "hides > 0 ? stored : 0", "which nothing hides"),
     # Where the L2 cache decides, it is as busy with fewer blocks: sharing gains nothing.
     Fact("gains", "shares && copies <= busy", "by sharing", "bool"),
     Fact("briefly", "(gains ? shared : whole) + ending", "as fast as for a short time"),
     # Where tensor cores are busy for long, power decides, and less of it goes to waste where
     # warpgroups take turns.
-    Fact("sags", f"hides < 1 && briefly > {LONG} ? (briefly - {LONG}) / 1024 * sagging : 0"),
+    Fact("sags", f"briefly > {LONG} ? (briefly - {LONG}) / 1024 * sagging : 0"),
     Fact("multiplying", "briefly + sags"),
     # What is computed at the same time reads its rows of A and columns of B once.
     Fact("places", "room * cluster_m * cluster_n * resident", "for tiles"),

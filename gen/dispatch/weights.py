@@ -43,16 +43,20 @@ ADDED = 3.16  # times the bytes of a slice's sums, in those of device memory
 RAGGED, RAGGED_TURNS, BESIDE = 26, 31, 4
 THICK = 128  # bytes of a line along K that memory moves as fast as any, where a step has so many
 NARROW = 45  # bytes beside each line of an operand that memory moves, where lines run across K
-AWAY = 1.24  # times as long the last steps take, where warpgroups take turns
-SHARING = 2_100_000  # that blocks of stream-K take to share tiles
-# Times as long a step takes where warpgroups take turns, and four blocks or more share operands.
-TAKING_TURNS = 0.92
+AWAY = 1.1  # times as long the last steps take, where warpgroups take turns
+# That blocks of stream-K take to share tiles, and for each element of these.
+SHARING, SHARED_SUM = 2_700_000, 75
+# Times as long a step takes where warpgroups take turns, and so many blocks share operands.
+TAKING_TURNS = {1: 0.997, 2: 0.997, 4: 0.97, 8: 0.97}
 IN_BURSTS = 1.08  # times as long a step takes whose copies are asked for with those of others
 HELD = 0.84  # of `Pace.across_k`, where teams of warps hold chunks
 # Times as long a step takes on CUDA cores where blocks stay for all tiles, and teams or lanes hold
 # chunks: that many registers are more than there are.
 STAYING = 1.05
 PANELS = 1.1  # times as long the copies of an operand take that runs across K, for wgmma
+# Clocks that the TMA takes for a box, of an operand that runs across K: of so many bytes
+# beside each other, and a step's lines.
+BOX, PANEL = 95, 128
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
 MEETING = 150  # nanoseconds that blocks of a cluster take to begin together
@@ -62,7 +66,10 @@ JOINING, JOINED = 34_000, 12
 FEW_ROWS = 512  # of A, at most, with which tiles below each other follow like that
 LATE = 8  # the part of B that is read again where tiles below each other follow
 LONG = 50_000_000  # after which power decides how fast wgmma is
-SAGGING = 0.08  # of the time after that
+# Of the time after that, of tiles with so many elements of D and of smaller ones; where warpgroups
+# take turns, of tiles with more columns, of 2 bytes; and what blocks save that share B's columns.
+SAGGING, LARGE, SAGGING_LESS, SAGGING_TURNS, TURNING = 0.113, 128 * 256, 0.06, 0.055, 128
+SPARING, SPARING_TURNS = 0.015, 0.04
 GELU = 0.3  # clocks of an element of D on a multiprocessor
 STREWN = 64  # bytes beside each piece of a line along K that memory moves, if K is in slices
 PIECES = 2  # times as long it takes to store D, where that leaves by pieces of 32 bytes
@@ -70,7 +77,7 @@ HIDDEN = 0.5  # of what a step waits, where a multiprocessor has other blocks me
 # Picoseconds that a slice of the L2 cache takes for 128 bytes of a line, where all blocks ask for
 # the same: for an operand that lies in so few slices, of so many bytes each.
 ASKED, SLICE, FEW_SLICES = 100, 2048, 32
-MANY = 5  # the part of its time that a kernel for few takes more where they are many
+MANY = 2  # the part of its time that a kernel for few takes more where they are many
 # Clocks of a chunk that is read where it lies, as two aligned ones; more of them where nothing else
 # is computed meanwhile.
 ANYWHERE, ANYWHERE_ALONE = 0.9, 2
@@ -91,18 +98,18 @@ class Weights(NamedTuple):
     those that slices of K are to fill. split: slices of K, 0 for as many as suit. stream: whether
     blocks share tiles. lines: whether a block computes whole lines of tiles. flows: whether
     small blocks follow each other so that one ends while others work. few: 1 where the
-    kernel is for few rows, 2 where for few columns, if both operands run along K, or else 0.
-    sagging: 1024ths that products take longer where tensor cores are busy for long, unless
-    warpgroups take turns. group: tiles along M that are computed close in time. packs_a, packs_b:
-    whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out: bytes of
-    an element of A and B, and of D. turned: whether D's lines are its columns. spread_a, spread_b,
-    scatter: sixteenths of the bytes of A, B and D that device memory moves. torn: tenths of the
-    time to write D whose lines are not aligned. strewn_a, strewn_b: those of A and B that it moves
-    besides where lines are not aligned and K is in slices. run_a, run_b: whether lines of A and B
-    run along K. asked: for 128 bytes of a line that blocks ask for, which the L2 cache answers one
-    after another where all ask for the same few. packed: bytes that packing an element takes as
-    long as; added: those that adding up an element of a slice's sums does. kib: 1024 bytes of
-    device memory. cache: bytes of the L2 cache.
+    kernel is for few rows, 2 where for few columns, or else 0.
+    sagging: 1024ths that products take longer where tensor cores are busy for long. sharing: what
+    blocks take that share tiles. group: tiles along M that are computed close in time. packs_a,
+    packs_b: whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out:
+    bytes of an element of A and B, and of D. turned: whether D's lines are its columns. spread_a,
+    spread_b, scatter: sixteenths of the bytes of A, B and D that device memory moves. torn: tenths
+    of the time to write D whose lines are not aligned. strewn_a, strewn_b: those of A and B that it
+    moves besides where lines are not aligned and K is in slices. run_a, run_b: whether lines of A
+    and B run along K. asked: for 128 bytes of a line that blocks ask for, which the L2 cache
+    answers one after another where all ask for the same few. packed: bytes that packing an element
+    takes as long as; added: those that adding up an element of a slice's sums does. kib: 1024 bytes
+    of device memory. cache: bytes of the L2 cache.
     """
 
     tile_m: int
@@ -131,6 +138,7 @@ class Weights(NamedTuple):
     flows: int
     few: int
     sagging: int
+    sharing: int
     group: int
     packs_a: int
     packs_b: int
@@ -207,8 +215,12 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     step = tile.k * d.factor.size * d.parts
     rows, columns, sharers = cluster_of(spec.tunables)
     panels_a, panels_b = (PANELS if pace.unit == "wgmma" and not run else 1 for run in runs)
-    copy_a = tile.m * step * byte * SHARED[columns] * panels_a
-    copy_b = tile.n * step * byte * SHARED[rows] * panels_b
+    boxes_a, boxes_b = (
+        BOX * clock * side * d.factor.size / PANEL if spec.row.persistent and not run else 0
+        for side, run in zip((tile.m, tile.n), runs, strict=True)
+    )
+    copy_a = max(tile.m * step * byte * panels_a, boxes_a) * SHARED[columns]
+    copy_b = max(tile.n * step * byte * panels_b, boxes_b) * SHARED[rows]
     shared = _shared_bytes(spec, pace) / BANKS * clock
     persistent = spec.row.persistent
     if spec.warp:
@@ -231,7 +243,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     main = (
         max(products, shared)
         * (IN_BURSTS if spec.tunables.get("burst", 1) > 1 else 1)
-        * (TAKING_TURNS if turns and rows * columns > 2 else 1)
+        * (TAKING_TURNS[rows * columns] if turns else 1)
         * (STAYING if stays and spec.tunables.get("held") else 1)
         + more
         + _gathered(spec, pace, (copy_a, copy_b), runs)
@@ -261,7 +273,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
             return 1 + pace.thin * max(THICK / step - 1, 0)
         return 1 + (NARROW / side / d.factor.size if persistent else 0)
 
-    few = {"rows": 1, "columns": 2}.get(spec.tunables.get("few", ""), 0) if all(runs) else 0
+    few = {"rows": 1, "columns": 2}.get(spec.tunables.get("few", ""), 0)
 
     asked = ASKED * (pace.unit != "cuda" and d.factor.size <= 2)
 
@@ -275,7 +287,8 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         16 * pace.rough, turns, start * 1e3,
         resident, held_blocks(spec) if spec.warp else 1,
         spec.split_k, spec.stream_k, pace.lines, pace.flows, few,
-        1024 * SAGGING * (pace.unit == "wgmma"),
+        1024 * _sagging(spec, pace),
+        SHARING + SHARED_SUM * tile.m * tile.n,
         spec.tunables.get("swizzle", 1), a, b,
         d.input.size, d.output.size, turned,
         16 * spread(tile.m * rows, runs[0]), 16 * spread(tile.n * columns, runs[1]),
@@ -287,6 +300,17 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     unit = "CUDA cores" if pace.unit == "cuda" else "tensor cores"
     bound = "shared memory" if shared > products else unit
     return Weighed(Weights._make(map(round, found)), bound)
+
+
+def _sagging(spec: KernelSpec, pace: Pace) -> float:
+    """The part of a long time by which products take longer, where power decides."""
+    if pace.unit != "wgmma":
+        return 0
+    tile, shared = spec.threadblock, cluster_of(spec.tunables)[0] > 1
+    if spec.tunables["schedule"] == PING_PONG:
+        wide = tile.n > TURNING and spec.dtypes.factor.size == 2
+        return max(SAGGING_TURNS * wide - SPARING_TURNS * shared, 0)
+    return (SAGGING if tile.m * tile.n >= LARGE else SAGGING_LESS) - SPARING * shared
 
 
 def _unrolled(spec: KernelSpec, pace: Pace, threads: int) -> float:

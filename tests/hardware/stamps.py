@@ -5,8 +5,8 @@
 A change of templates makes the entries of their kernels outdated (`gen.source.versions`), also
 where it leaves a kernel as it is. Of the tables, files or folders, each entry that is stamped with
 the templates of COMMIT is stamped with today's, if the code that both make for its specification is
-the same, up to the host's side and, where nothing was packed, to what packs; or compiles to the
-same PTX. Printed is how many entries of each kernel were, and were not. Tunables that are new are
+the same, up to the host's side and to what was not done: to pack, and to bring what comes first to
+L2 before a kernel's turn; or compiles to the same PTX. Printed is how many entries of each kernel were, and were not. Tunables that are new are
 written to all entries, with their defaults: a kernel that is measured again would have two entries
 otherwise. Then outdated entries are dropped of problems that have enough of today's, and entries of
 kernels that are no choice for their problem.
@@ -69,6 +69,18 @@ _SHARED = re.compile(r"^\.extern \.shared \.align \d+ \.b8 (\w+)\[\];\n", re.MUL
 # The section that has the kernel which packs operands.
 _PACKING = re.compile(r"^// -+ (?:packing|parts)\n.*?(?=^// ---)", re.MULTILINE | re.DOTALL)
 
+# What brings to L2, in a kernel that has one tile for each block.
+_EARLY = re.compile(
+    r"^  if \(threadIdx\.x == 0\) \{\n    // A little comes to L2.*?^  \}\n", re.MULTILINE | re.DOTALL
+)
+
+
+class Done(NamedTuple):
+    """What a launch does besides: packs operands, brings what comes first to L2."""
+
+    packs: bool
+    early: bool
+
 
 # Times of a problem by kernels as they are now, with which it needs no older ones.
 ENOUGH = 8
@@ -80,10 +92,11 @@ class Made(NamedTuple):
     version: str
     code: str
 
-    def words(self, packs: bool) -> list[str]:
-        """Those of the device's side, of which comments are none; of what packs if it did."""
+    def words(self, done: Done) -> list[str]:
+        """Those of the device's side, of which comments are none; of what was done."""
         side = self.code.partition("#ifndef __CUDACC_RTC__  // the host's side")[0]
-        return [token.text for token in tokens(side if packs else _PACKING.sub("", side))]
+        side = side if done.packs else _PACKING.sub("", side)
+        return [token.text for token in tokens(side if done.early else _EARLY.sub("", side))]
 
     def ptx(self, arch: str) -> str:
         """What it compiles to, however dynamic shared memory is called and aligned."""
@@ -95,17 +108,20 @@ class Made(NamedTuple):
 
 
 @functools.cache  # a table has many times of a kernel
-def same(old: Made, new: Made, arch: str, packs: bool) -> bool:
-    """Whether two kernels are the same code. packs: whether operands were packed."""
-    return old.words(packs) == new.words(packs) or old.ptx(arch) == new.ptx(arch)
+def same(old: Made, new: Made, arch: str, done: Done) -> bool:
+    """Whether two kernels are the same code, as far as it was run."""
+    return old.words(done) == new.words(done) or old.ptx(arch) == new.ptx(arch)
 
 
-def packs(spec: KernelSpec, entry: Entry) -> bool:
-    """Whether a kernel of its own packed operands of the problem."""
+def done(spec: KernelSpec, entry: Entry) -> Done:
+    """What the launch for a problem did besides."""
     problem = GemmProblem.packed(entry.size, spec.layouts)
     problem = replace(problem, batch=problem.batched(spec.layouts, entry.batch).batch)
     launches = planned(spec, problem, ALIGNED, MULTIPROCESSORS, 0).launches
-    return any(launch.kernel.endswith("_pack") for launch in launches)
+    return Done(
+        any(launch.kernel.endswith("_pack") for launch in launches),
+        any(bool(launch.args.get("early", False)) for launch in launches),
+    )
 
 
 def made(sources: Path, specs: Sequence[str]) -> dict[str, Made]:
@@ -136,7 +152,7 @@ def stamped(
         old, new = then.get(text), now.get(text)
         if old and new and entry.templates == old.version != new.version:
             spec = spec_from_json(text)
-            is_same = same(old, new, spec.arch, packs(spec, entry))
+            is_same = same(old, new, spec.arch, done(spec, entry))
             counted[f"{entry.spec['variant']}, {'stamped' if is_same else 'other code'}"] += 1
             entry = entry._replace(templates=new.version) if is_same else entry
         spec = json.loads(spec_from_json(text).to_json()) if new else entry.spec

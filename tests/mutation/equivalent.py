@@ -402,7 +402,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
                 f"const uint32_t a = stage + {rows} * 128, b = stage + kBytesA;"
                 for rows in ("0 * 64", "group * 32", "group * 128")
             ),
-            "tile.multiply(stages + stage * kStageBytes, threadIdx.x / 128); -> "
+            "tile.multiply(stages + stage * kStageBytes, own_warp / 4); -> "
             "tile.multiply(stages + stage * kStageBytes, 0);",
         )
     ),
@@ -421,7 +421,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         for outside in ("row0 >= rows", "false")
     ),
     (_EARLY, "gemv early: comparison: if (threadIdx.x < kLines * kCols) {"),
-    (_EARLY, "wgmma cluster both ways: edges: if (b_own > 0) prefetch_box("),
+    *((_EARLY, f"prefetch_box({operand}_") for operand in "ab"),
     (_EARLY, "-> const tensor_map_t& b_boxes = b_own < kTileN / 2 ? b_map : b_edge; #1"),
     (_EARLY, "-> const tensor_map_t& b_boxes = b_own <= kTileN / 2 ? b_edge : b_map; #1"),
     (_ONE_EACH, "-> const uint64_t a_block = matrix_at(a + kb * 16 * 128, 128, 0);"),

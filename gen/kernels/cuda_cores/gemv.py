@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gen.kernels.cuda_cores.geometry import Values
 from gen.kernels.cuda_cores.printed import printed
 from gen.kernels.epilogues import EPILOGUE, epilogue_rule
-from gen.kernels.formulas import Fact
+from gen.kernels.formulas import Fact, ceil_div
 from gen.kernels.tunables import Choice, Conflict, Integer, Word
 from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
 from gen.spec.arch import MAX_GRID_X, SECTOR, UNIT, WARP
@@ -167,6 +167,9 @@ def _fitted(
     for few, vectors, long in few_of(shape):
         if along_k(few, chosen.layouts):
             blocks = _long_blocks(vectors, shape.k * size // UNIT)
+            if size == 8:  # doubles need so many registers that blocks of 512 are alone
+                room = multiprocessors // products
+                blocks = [(s, t) for s, t in blocks if t < 512 or ceil_div(long, s) <= room]
         else:
             at_once = 1 if long * size % UNIT else UNIT // size  # of lines without gaps
             blocks = [
@@ -201,6 +204,8 @@ def _pace(dtypes: DTypes) -> Pace:
             "cuda", 0.549, wait_k=0.0032, across_k=0.0241, small=1.66, alone=737, last=95,
             gather=0.447, start=970, across=46, code=1490, registers=64, flows=True,
         )  # fmt: skip
+    elif dtypes.name == "f32":
+        lengthwise = across._replace(last=2450, exact=False)
     else:
         lengthwise = across._replace(exact=dtypes.input.size == 1)
     return across._replace(lengthwise=lengthwise)
@@ -221,7 +226,7 @@ def _pace_across(dtypes: DTypes) -> Pace:
     if dtypes.name == "f32":
         return Pace(
             "cuda", 0.145, along=3.36, wait=1.25, wait_k=0.0433, across_k=0.00892, small=0.43,
-            alone=642, last=3440, gather=1.04, thin=0.34, start=0, across=114, code=604,
+            alone=642, last=5110, gather=1.04, thin=0.34, start=0, across=114, code=604,
             registers=80, besides=33, sums=1.34, reduced=16.3, exact=True,
         )  # fmt: skip
     if dtypes.input.size == 2:

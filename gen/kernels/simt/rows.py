@@ -126,7 +126,7 @@ def _pace(dtypes: DTypes) -> Pace:
         )  # fmt: skip
     return Pace(
         "cuda", 1, wait=3.1, wait_k=5.89, across_k=0.0409, alone=76, last=1448, store=37.6,
-        rough=0.912, reads=11.8, thin=0.61, start=849, code=17.4, teams=1200,
+        rough=0.912, reads=11.8, thin=0.61, start=650, code=17.4, teams=1200,
     )  # fmt: skip
 
 

@@ -412,4 +412,4 @@ def wgmma_pace(dtypes: DTypes) -> Pace:
         return Pace("wgmma", share, last=1930, store=8.86, rough=2.72, start=265, code=12.9)
     if dtypes.output.size == 4 and dtypes.accumulator.is_float and dtypes.parts == 1:
         return Pace("wgmma", share, last=1190, store=16, rough=2.59, start=613, code=11.2)
-    return Pace("wgmma", share, last=1810, store=8.5, rough=2.8, start=400, code=4.6)
+    return Pace("wgmma", share, last=1810, store=7.7, rough=2.8, start=400, code=4.6)

@@ -14,7 +14,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "decode.h"
-#if DECODE_SPEC != 0x85fc1fba
+#if DECODE_SPEC != 0x09007a5e
 #error "the header is another kernel's; emit both files together"
 #endif
 #endif
@@ -575,15 +575,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     for (int n = first; early && n < last && n < first + 2; ++n) {
       const int k = n * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      prefetch_box(a_boxes, k, row0);
-      prefetch_box(b_boxes, k, col0);
+      if (col0 == 0) prefetch_box(a_boxes, k, row0);
+      if (row0 == 0) prefetch_box(b_boxes, k, col0);
     }
   }
   __syncthreads();
@@ -1313,15 +1313,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     for (int n = 0; early && n < steps && n < 2; ++n) {
       const int k = n * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      prefetch_box(a_boxes, k, row0);
-      prefetch_box(b_boxes, k, col0);
+      if (col0 == 0) prefetch_box(a_boxes, k, row0);
+      if (row0 == 0) prefetch_box(b_boxes, k, col0);
     }
   }
   __syncthreads();
@@ -1595,8 +1595,9 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          flows, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-          run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          flows, few, sagging, sharing, group, packs_a, packs_b, size, out, turned, spread_a,
+          spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
+          cache;
 };
 
 struct Candidate {
@@ -1616,8 +1617,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 0, 1},
-    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 1, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 1, 2},
+    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 31115, 45, 0, 473600, 1, 1, 0, 0, 0, 0, 0, 61, 2853600, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 31115, 45, 0, 473600, 1, 1, 1, 0, 0, 0, 0, 61, 2853600, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 1, 2},
 };
 
 constexpr Point kPoints[] = {
@@ -1643,9 +1644,9 @@ inline index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
-              stream, lines, flows, few, sagging, group, packs_a, packs_b, size, out, turned,
-              spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed,
-              added, kib, cache] = one.weights;
+              stream, lines, flows, few, sagging, sharing, group, packs_a, packs_b, size, out,
+              turned, spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b,
+              packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -1698,11 +1699,11 @@ inline index_t predict(
   const index_t whole = busily > lonely ? busily : lonely;  // each tile by one block
   const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
-  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + sharing;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
   const bool gains = shares && copies <= busy;  // by sharing
   const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
-  const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
+  const index_t sags = briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles
   const index_t line = places / group;
@@ -1741,7 +1742,7 @@ inline index_t predict(
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;
-  const index_t more = many ? product / 5 : 0;
+  const index_t more = many ? product / 2 : 0;
   const bool lacking = (cluster_m > 1 && m <= tile_m) || (cluster_n > 1 && n <= tile_n);
   const index_t idling = lacking ? 200000 : 0;
   const index_t time = start + product + more + packing + adding + idling;

@@ -18,7 +18,7 @@ typedef void gemmgen_f16;
 #endif
 
 // The specification. decode.cu does not compile with the header of another one.
-#define DECODE_SPEC 0x85fc1fba
+#define DECODE_SPEC 0x09007a5e
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

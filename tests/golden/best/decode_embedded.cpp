@@ -16,7 +16,7 @@
 
 #include "decode.h"
 
-#if DECODE_SPEC != 0x62f3db83
+#if DECODE_SPEC != 0x73ea7397
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -639,8 +639,9 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          flows, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-          run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          flows, few, sagging, sharing, group, packs_a, packs_b, size, out, turned, spread_a,
+          spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
+          cache;
 };
 
 struct Candidate {
@@ -660,8 +661,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 0, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 0, 1},
-    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 34348, 45, 0, 473600, 1, 1, 1, 0, 0, 0, 0, 82, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 1, 2},
+    {0, 0, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 31115, 45, 0, 473600, 1, 1, 0, 0, 0, 0, 0, 61, 2853600, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 0, 1},
+    {0, 1, {64, 32, 64, 1, 1, 1, 96982, 96982, 0, 64654, 32327, 38793, 19396, 914253, 31115, 45, 0, 473600, 1, 1, 1, 0, 0, 0, 0, 61, 2853600, 32, 1, 1, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 0, 0, 6, 13, 213, 52428800}, 1, 2},
 };
 
 constexpr Point kPoints[] = {
@@ -687,9 +688,9 @@ index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
-              stream, lines, flows, few, sagging, group, packs_a, packs_b, size, out, turned,
-              spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed,
-              added, kib, cache] = one.weights;
+              stream, lines, flows, few, sagging, sharing, group, packs_a, packs_b, size, out,
+              turned, spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b,
+              packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -742,11 +743,11 @@ index_t predict(
   const index_t whole = busily > lonely ? busily : lonely;  // each tile by one block
   const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
-  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + sharing;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
   const bool gains = shares && copies <= busy;  // by sharing
   const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
-  const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
+  const index_t sags = briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles
   const index_t line = places / group;
@@ -785,7 +786,7 @@ index_t predict(
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;
-  const index_t more = many ? product / 5 : 0;
+  const index_t more = many ? product / 2 : 0;
   const bool lacking = (cluster_m > 1 && m <= tile_m) || (cluster_n > 1 && n <= tile_n);
   const index_t idling = lacking ? 200000 : 0;
   const index_t time = start + product + more + packing + adding + idling;

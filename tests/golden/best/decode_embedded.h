@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 // The specification. decode.cpp does not compile with the header of another one.
-#define DECODE_SPEC 0x62f3db83
+#define DECODE_SPEC 0x73ea7397
 
 // A shared library that hides its symbols exports these if it is compiled with -DGEMMGEN_EXPORTS.
 #ifndef GEMMGEN_API

@@ -9,15 +9,15 @@
 // Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
 // D is C, both have one stride.
 //
-//   kernel for variant    tile       tunables
-//   1      a10 gemv       1x32x2048  --vectors 1
-//   2      a10 simt       64x128x32  --threadblock 64x128x32 --sliced-k 4
-//   3      a10 shared_row 1x256x1024
-//   4      a10 narrow     4x32x128   --vectors 4
-//   5      a10 narrow     8x32x128
-//   6      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
-//   7      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
-//   8      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
+//   kernel for variant tile      tunables
+//   1      a10 narrow  1x32x128  --vectors 1
+//   2      a10 gemv    1x32x2048 --vectors 1
+//   3      a10 simt    64x128x32 --threadblock 64x128x32 --sliced-k 4
+//   4      a10 narrow  4x32x128  --vectors 4
+//   5      a10 narrow  8x32x128
+//   6      a10 simt    32x32x32  --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
+//   7      a10 simt    64x32x32  --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
+//   8      a10 simt    64x64x32  --threadblock 64x64x32 --stages 5 --sliced-k 8
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_86 -c heads.cu
@@ -30,6 +30,338 @@
 // ---------------------------------------------------------------------------- kernel 1
 
 // heads_best1: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+//
+// For products of few rows, which take as long as it takes to read B, whose lines run across K. What a
+// thread reads of B, 16 bytes at once if it is aligned, goes straight into registers, and is multiplied by all
+// of the few rows of A, which the block brings to shared memory, a step along K at a time: the next step of
+// both is on its way while one is multiplied.
+//
+// The threads of a block share the columns of its tile of D, and K. In the end the sums of the same elements
+// are added up, first those of a warp, then those of all warps, always in the same order.
+//
+//   A  M x K, row-major, float
+//   B  K x N, row-major, float
+//   C  M x N, row-major, float; not read when beta is 0
+//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
+//   up  M x N, in D's order, __half
+//   slope  a number of alpha's type
+//   rest  M x N, in D's order, float
+//
+// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
+// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
+// D is C, both have one stride.
+//
+// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
+// Needs a GPU of compute capability 7.5 or newer and C++17.
+
+#include <cuda_fp16.h>
+
+namespace heads_best1_ns {  // several emitted files may be in one program
+using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
+using input_t = float;
+using output_t = float;
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kRows = 1, kCols = 32;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
+constexpr int kBlocks = 2;  // of a multiprocessor: the compiler spends registers accordingly
+
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+
+// Where an element lies in its matrix.
+__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
+  return row * lda + k;
+}
+__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
+  return k * ldb + col;
+}
+__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
+  return row * ldc + col;
+}
+
+struct Aux {  // what the epilogue takes besides A, B and C
+  const __half* up;  // M x N, in D's order
+  index_t ld_up;
+  scalar_t slope;
+  const float* rest;  // M x N, in D's order
+  index_t ld_rest;
+};
+
+// t times its logistic function: swish (Ramachandran, 2017).
+__device__ inline scalar_t silu(scalar_t t) {
+  return t / (1.0f + expf(-t));
+}
+
+// An element of D from x = alpha * A * B + beta * C.
+__device__ inline output_t finish_element(scalar_t x, index_t row, index_t col, const Aux& aux) {
+  const scalar_t up = scalar_t(aux.up[c_at(row, col, aux.ld_up)]);
+  const scalar_t rest = aux.rest[c_at(row, col, aux.ld_rest)];
+  return output_t(silu(x) * up + aux.slope * rest);
+}
+
+// Element (row, col) of D: alpha * sum + beta * C, finished. As in BLAS, C is not read when
+// beta is 0: it may hold NaN or be null.
+__device__ inline void epilogue(
+    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
+    index_t ldc, output_t* D, index_t ldd, const Aux& aux) {
+  scalar_t x = alpha * sum;
+  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
+  D[c_at(row, col, ldd)] = finish_element(x, row, col, aux);
+}
+
+constexpr int kWarps = kThreads / 32;
+constexpr int kWidth = 4;  // elements in 16 bytes
+constexpr int kStep = 128;  // elements along K that a block multiplies at a time
+static_assert(
+    kCols % kWidth == 0 && 32 % (kCols / kWidth) == 0, "a warp has whole lines of the tile");
+
+struct alignas(4) Few {  // elements of all few rows of A, at the same place along K
+  input_t of[kRows];
+};
+
+using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
+union Shared {
+  Few few[2][kStep];  // of two steps
+  Sums sums;  // then
+};
+
+// A thread's part of the few rows of a step, on its way to shared memory.
+struct Coming {
+  static constexpr int kOwn = 1;  // some threads have none
+  input_t of[kOwn];
+
+  // From row0 and k0 on. What lies outside of A is zeros, which add nothing to a sum.
+  __device__ void read(
+      const input_t* A, index_t lda, index_t row0, index_t k0, index_t M, index_t K) {
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) {
+      const int at = e * kThreads + threadIdx.x;
+      const index_t row = row0 + at % kRows, k = k0 + at / kRows;
+      of[e] = row < M && k < K ? A[a_at(row, k, lda)] : input_t(0);
+    }
+  }
+  __device__ void write(Few* few) const {
+    const auto elements = reinterpret_cast<input_t*>(few);
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) {
+      if (threadIdx.x < kRows * kStep) elements[threadIdx.x] = of[e];
+    }
+  }
+};
+
+// What a thread has of a step: kCount neighbours in some lines of B, which are kApart from each other.
+template <int kCount>
+struct Lines {
+  static constexpr int kLanes = kCols / kCount;  // threads with different columns, side by side
+  static constexpr int kApart = kThreads / kLanes, kDepth = kStep / kApart;
+  struct alignas(kCount * sizeof(input_t)) Piece {
+    input_t of[size_t(kCount)];
+  };
+  Piece of[size_t(kDepth)];
+
+  // What lies outside of B is zeros.
+  __device__ void read(
+      const input_t* B, index_t ldb, index_t col, index_t k0, index_t N, index_t K) {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const index_t k = k0 + d * kApart + threadIdx.x / kLanes;
+      const input_t* const from = B + b_at(k, col, ldb);
+      const bool inside = k < K && col < N;
+      if constexpr (kCount == kWidth) {  // one instruction
+        reinterpret_cast<int4&>(of[d]) = inside ? *reinterpret_cast<const int4*>(from) : int4{};
+      } else {
+        of[d].of[0] = inside ? *from : input_t(0);
+      }
+    }
+  }
+
+  // Adds the products with the few rows.
+  __device__ void multiply(
+      const Few (&few)[kStep], accumulator_t (&sum)[kRows][size_t(kCount)]) const {
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const Few a = few[d * kApart + threadIdx.x / kLanes];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int e = 0; e < kCount; ++e) {
+          sum[i][e] += accumulator_t(a.of[i]) * accumulator_t(of[d].of[e]);
+        }
+      }
+    }
+  }
+};
+
+// Computes each warp's sums for the tile of D that begins at (row0, col0).
+template <int kCount>  // neighbours in a line of B that a thread reads at once: kWidth or 1
+__device__ inline void multiply(
+    Shared& shared, index_t row0, index_t col0, index_t M, index_t N, index_t K, const input_t* A,
+    index_t lda, const input_t* B, index_t ldb) {
+  constexpr int kLanes = Lines<kCount>::kLanes;
+  const int first = threadIdx.x % kLanes * kCount;  // of the thread's columns in the tile
+  const index_t col = col0 + first, begin = 0;
+  accumulator_t sum[kRows][size_t(kCount)] = {};
+  Lines<kCount> lines;
+  Coming coming;
+  lines.read(B, ldb, col, begin, N, K);
+  coming.read(A, lda, row0, begin, M, K);
+  coming.write(shared.few[0]);
+  __syncthreads();  // the first step of A is there
+  int turn = 0;
+#pragma unroll 1
+  for (index_t k0 = begin; k0 < K; k0 += kStep, turn ^= 1) {
+    const index_t k_next = k0 + kStep;
+    Lines<kCount> next;
+    next.read(B, ldb, col, k_next, N, K);
+    coming.read(A, lda, row0, k_next, M, K);
+    lines.multiply(shared.few[turn], sum);
+    coming.write(shared.few[turn ^ 1]);
+    __syncthreads();  // the next step is there, and this one has been read
+    lines = next;
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      for (int lanes = 16; lanes >= kLanes; lanes /= 2) {
+        sum[i][e] += __shfl_down_sync(0xffffffff, sum[i][e], lanes);
+      }
+      if (threadIdx.x % 32 < kLanes) {
+        shared.sums[threadIdx.x / 32][i][first + e] = sum[i][e];
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
+    heads_best1(  // D = alpha * A * B + beta * C
+        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
+        index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
+        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
+        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
+        index_t ld_rest, index_t first) {
+  const Aux aux{up, ld_up, slope, rest, ld_rest};
+  // Blocks along z have a product each.
+  const index_t product = first + blockIdx.z;
+  A += product * stride_a;
+  B += product * stride_b;
+  if (beta != 0) C += product * stride_c;
+  D += product * stride_d;
+
+  __shared__ Shared shared;
+  Sums& sums = shared.sums;
+  // Whether lines of B begin at a multiple of 16 bytes and are whole pieces of 16 bytes.
+  const bool aligned =
+      reinterpret_cast<size_t>(B) % 16 == 0 && ldb % kWidth == 0 && N % kWidth == 0;
+  const index_t groups = (M + kRows - 1) / kRows, strips = (N + kCols - 1) / kCols;
+
+  // Neighbouring blocks have the same columns of D, and read the same of B.
+  // A grid has at most 2^31 - 1 blocks: where there are more tiles, they stride over the rest.
+  for (index_t tile = blockIdx.x; tile < groups * strips; tile += gridDim.x) {
+    const index_t row0 = tile % groups * kRows, col0 = tile / groups * kCols;
+    if (aligned) {
+      multiply<kWidth>(shared, row0, col0, M, N, K, A, lda, B, ldb);
+    } else {
+      multiply<1>(shared, row0, col0, M, N, K, A, lda, B, ldb);
+    }
+    __syncthreads();  // the sums of all warps are there
+    for (int at = threadIdx.x; at < kRows * kCols; at += kThreads) {
+      const int i = at / kCols, j = at % kCols;
+      accumulator_t sum = 0;
+      for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][j];
+      const index_t row = row0 + i, col = col0 + j;
+      if (row < M && col < N) {
+        epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
+      }
+    }
+    __syncthreads();  // they have been read: those of the next tile may replace them
+  }
+}
+
+#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
+// Tells the current device. The runtime launches on a stream's device, whichever is current, where
+// it would run into matrices that it cannot reach: a stream of another device is refused.
+inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
+  cudaError_t error = cudaGetDevice(&device);
+#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
+  cudaStreamCaptureStatus capture;
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
+  int own;
+  error = cudaStreamGetDevice(stream, &own);
+  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
+#endif
+  return error;
+}
+
+// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
+template <class... Parameters, class... Arguments>
+inline cudaError_t launch(
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
+    Arguments... arguments) {
+  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
+// while a CUDA graph is captured: it never prints, exits, waits or allocates.
+// Where it returns one of these, D is as it was:
+//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
+//        short, a matrix of more than 2^44 elements,
+//        a negative stride, products of D that overlap
+//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
+//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
+//   400  cudaErrorInvalidResourceHandle: a stream of another device
+extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
+heads_best1_launch(  // D = alpha * A * B + beta * C
+    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
+    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
+    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
+    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
+    cudaStream_t stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0 || batch < 0) return cudaErrorInvalidValue;
+  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
+  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
+  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
+  // Products of D do not overlap.
+  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
+  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
+  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
+  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
+
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
+  int device;
+  cudaError_t error = check_stream(stream, device);
+  if (error != cudaSuccess) return error;
+  const auto kernel = heads_best1;
+  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
+  for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
+    const index_t products = batch - first < most ? batch - first : most;
+    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
+    error = launch(
+        kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
+        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
+        stride_d, up, ld_up, slope, rest, ld_rest, first);
+  }
+  return error;
+}
+
+#endif  // __CUDACC_RTC__
+}  // namespace heads_best1_ns
+
+// ---------------------------------------------------------------------------- kernel 2
+
+// heads_best2: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // For products of few rows, which take as long as it takes to read B. What a thread reads of B, 16 bytes
 // at once if it is aligned, goes straight into registers, and is multiplied by all of the few rows of
@@ -54,7 +386,7 @@
 
 #include <cuda_fp16.h>
 
-namespace heads_best1_ns {  // several emitted files may be in one program
+namespace heads_best2_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -179,7 +511,7 @@ __device__ inline void multiply(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_best1(  // D = alpha * A * B + beta * C
+    heads_best2(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -257,7 +589,7 @@ inline cudaError_t launch(
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_best1_launch(  // D = alpha * A * B + beta * C
+heads_best2_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
@@ -286,7 +618,7 @@ heads_best1_launch(  // D = alpha * A * B + beta * C
   int device;
   cudaError_t error = check_stream(stream, device);
   if (error != cudaSuccess) return error;
-  const auto kernel = heads_best1;
+  const auto kernel = heads_best2;
   constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
   for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
     const index_t products = batch - first < most ? batch - first : most;
@@ -300,11 +632,11 @@ heads_best1_launch(  // D = alpha * A * B + beta * C
 }
 
 #endif  // __CUDACC_RTC__
-}  // namespace heads_best1_ns
+}  // namespace heads_best2_ns
 
-// ---------------------------------------------------------------------------- kernel 2
+// ---------------------------------------------------------------------------- kernel 3
 
-// heads_best2: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
+// heads_best3: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
 //
 // CUDA cores, with as much of D in registers as they hold: a lane computes 8 x 16 elements of it, so that most
 // instructions multiply. A scheduler issues one instruction in a clock: what loads, copies and counts is in the way
@@ -339,7 +671,7 @@ heads_best1_launch(  // D = alpha * A * B + beta * C
 #error "for -arch=sm_86 or newer: older GPUs lack the kernel's instructions"
 #endif
 
-namespace heads_best2_ns {  // several emitted files may be in one program
+namespace heads_best3_ns {  // several emitted files may be in one program
 using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
 using input_t = float;
 using output_t = float;
@@ -825,7 +1157,7 @@ constexpr int kSharedBytes = kLinesAt + kStages * kStepBytes;  // 100368
 static_assert(kLinesAt + kStagedBytes <= kSharedBytes);  // sums take the lines' place
 
 extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_best2(  // D = alpha * A * B + beta * C
+    heads_best3(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
         index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
@@ -896,7 +1228,7 @@ constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no prod
 // it returns the launcher's error 1 or 9.
 // It needs none: operands are read where they are, and K is not split.
 extern "C" cudaError_t  // cudaSuccess once *bytes is set
-heads_best2_workspace(  // for a launch with these arguments
+heads_best3_workspace(  // for a launch with these arguments
     index_t M, index_t N, index_t K, index_t batch, const input_t* A, index_t lda, index_t stride_a,
     const input_t* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return cudaErrorInvalidValue;
@@ -927,14 +1259,14 @@ heads_best2_workspace(  // for a launch with these arguments
 //        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
 //   400  cudaErrorInvalidResourceHandle: a stream of another device
 extern "C" cudaError_t  // cudaSuccess once the kernels are on their way
-heads_best2_launch(  // D = alpha * A * B + beta * C
+heads_best3_launch(  // D = alpha * A * B + beta * C
     index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
     index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
     const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
     const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
     void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_best2_workspace;
+  auto ask = heads_best3_workspace;
   cudaError_t error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != cudaSuccess || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
@@ -954,7 +1286,7 @@ heads_best2_launch(  // D = alpha * A * B + beta * C
   const Plan plan{M, N, K, batch};
   (void)workspace, (void)workspace_bytes;  // nothing is packed, nothing is added up later
 
-  const auto kernel = heads_best2;
+  const auto kernel = heads_best3;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
 
@@ -963,209 +1295,6 @@ heads_best2_launch(  // D = alpha * A * B + beta * C
       kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
       stride_d, up, ld_up, slope, rest, ld_rest);
-}
-
-#endif  // __CUDACC_RTC__
-}  // namespace heads_best2_ns
-
-// ---------------------------------------------------------------------------- kernel 3
-
-// heads_best3: D = silu(x) * up[row, col] + slope * rest[row, col], x = alpha * A * B + beta * C
-//
-// Each block computes rows of D, one after another, its threads striding over the columns. All of
-// them need the same row of A, so it is kept in shared memory: read once from global memory if it
-// fits into a chunk, chunk by chunk for each group of columns if it is longer.
-//
-//   A  M x K, row-major, float
-//   B  K x N, row-major, float
-//   C  M x N, row-major, float; not read when beta is 0
-//   D  M x N, row-major, float; must not overlap A or B; may be C, where ldc is ldd
-//   up  M x N, in D's order, __half
-//   slope  a number of alpha's type
-//   rest  M x N, in D's order, float
-//
-// A batch of such products: their matrices are stride_a, stride_b, stride_c and stride_d elements apart.
-// Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
-// D is C, both have one stride.
-//
-// Any M, N, K >= 0. Accumulators, alpha and beta are float. Leading dimensions count elements.
-// Needs a GPU of compute capability 7.5 or newer and C++17.
-
-#include <cuda_fp16.h>
-
-namespace heads_best3_ns {  // several emitted files may be in one program
-using index_t = long long;  // 64 bits: row * lda overflows 32 long before memory runs out
-using input_t = float;
-using output_t = float;
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kThreads = 256;  // per block
-constexpr int kChunk = 1024;  // elements of A's row in shared memory at a time
-
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
-static_assert(kChunk * sizeof(input_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
-
-// Where an element lies in its matrix.
-__device__ inline index_t a_at(index_t row, index_t k, index_t lda) {
-  return row * lda + k;
-}
-__device__ inline index_t b_at(index_t k, index_t col, index_t ldb) {
-  return k * ldb + col;
-}
-__device__ inline index_t c_at(index_t row, index_t col, index_t ldc) {
-  return row * ldc + col;
-}
-
-struct Aux {  // what the epilogue takes besides A, B and C
-  const __half* up;  // M x N, in D's order
-  index_t ld_up;
-  scalar_t slope;
-  const float* rest;  // M x N, in D's order
-  index_t ld_rest;
-};
-
-// t times its logistic function: swish (Ramachandran, 2017).
-__device__ inline scalar_t silu(scalar_t t) {
-  return t / (1.0f + expf(-t));
-}
-
-// An element of D from x = alpha * A * B + beta * C.
-__device__ inline output_t finish_element(scalar_t x, index_t row, index_t col, const Aux& aux) {
-  const scalar_t up = scalar_t(aux.up[c_at(row, col, aux.ld_up)]);
-  const scalar_t rest = aux.rest[c_at(row, col, aux.ld_rest)];
-  return output_t(silu(x) * up + aux.slope * rest);
-}
-
-// Element (row, col) of D: alpha * sum + beta * C, finished. As in BLAS, C is not read when
-// beta is 0: it may hold NaN or be null.
-__device__ inline void epilogue(
-    accumulator_t sum, index_t row, index_t col, scalar_t alpha, scalar_t beta, const output_t* C,
-    index_t ldc, output_t* D, index_t ldd, const Aux& aux) {
-  scalar_t x = alpha * sum;
-  if (beta != 0) x += beta * scalar_t(C[c_at(row, col, ldc)]);
-  D[c_at(row, col, ldd)] = finish_element(x, row, col, aux);
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads)  // lets the compiler count on the block size
-    heads_best3(  // D = alpha * A * B + beta * C
-        index_t M, index_t N, index_t K, scalar_t alpha, const input_t* __restrict__ A, index_t lda,
-        index_t stride_a, const input_t* __restrict__ B, index_t ldb, index_t stride_b,
-        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
-        index_t stride_d, const __half* up, index_t ld_up, scalar_t slope, const float* rest,
-        index_t ld_rest, index_t first) {
-  const Aux aux{up, ld_up, slope, rest, ld_rest};
-  // Blocks along z have a product each.
-  const index_t product = first + blockIdx.z;
-  A += product * stride_a;
-  B += product * stride_b;
-  if (beta != 0) C += product * stride_c;
-  D += product * stride_d;
-
-  __shared__ input_t row_of_a[kChunk];
-
-  for (index_t row = blockIdx.x; row < M; row += gridDim.x) {
-    // All threads walk through all groups of columns, also those that have no column in the last
-    // group: they load their share of A and meet the others at the barriers.
-    for (index_t col0 = 0; col0 < N; col0 += kThreads) {
-      const index_t col = col0 + threadIdx.x;
-      accumulator_t sum = 0;
-
-      for (index_t k0 = 0; k0 < K; k0 += kChunk) {
-        const int count = K - k0 < kChunk ? int(K - k0) : kChunk;
-        if (col0 == 0 || K > kChunk) {  // else the row is there already
-          __syncthreads();  // no thread reads the previous chunk any more
-          for (int k = threadIdx.x; k < count; k += kThreads) {
-            row_of_a[k] = A[a_at(row, k0 + k, lda)];
-          }
-          __syncthreads();  // the chunk is complete
-        }
-        if (col < N) {
-          for (int k = 0; k < count; ++k) {
-            const accumulator_t b = static_cast<accumulator_t>(B[b_at(k0 + k, col, ldb)]);
-            sum += static_cast<accumulator_t>(row_of_a[k]) * b;
-          }
-        }
-      }
-      if (col < N) epilogue(sum, row, col, alpha, beta, C, ldc, D, ldd, aux);
-    }
-  }
-}
-
-#ifndef __CUDACC_RTC__  // the host's side, for programs built by nvcc
-// Tells the current device. The runtime launches on a stream's device, whichever is current, where
-// it would run into matrices that it cannot reach: a stream of another device is refused.
-inline cudaError_t check_stream([[maybe_unused]] cudaStream_t stream, int& device) {
-  cudaError_t error = cudaGetDevice(&device);
-#if CUDART_VERSION >= 13000  // older ones run with drivers that cannot tell
-  cudaStreamCaptureStatus capture;
-  if (error == cudaSuccess) error = cudaStreamIsCapturing(stream, &capture);
-  if (error != cudaSuccess || capture != cudaStreamCaptureStatusNone) return error;
-  int own;
-  error = cudaStreamGetDevice(stream, &own);
-  if (error == cudaSuccess && own != device) return cudaErrorInvalidResourceHandle;
-#endif
-  return error;
-}
-
-// Queues a kernel, and says what became of that alone: no error of an earlier call is reported.
-template <class... Parameters, class... Arguments>
-inline cudaError_t launch(
-    void (*kernel)(Parameters...), dim3 grid, dim3 block, int shared_bytes, cudaStream_t stream,
-    Arguments... arguments) {
-  const cudaLaunchConfig_t config{grid, block, size_t(shared_bytes), stream, nullptr, 0};
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-
-// Checks the arguments and queues the kernel on a stream. Any threads may call it at once, also
-// while a CUDA graph is captured: it never prints, exits, waits or allocates.
-// Where it returns one of these, D is as it was:
-//     1  cudaErrorInvalidValue: a negative size, a null matrix, a leading dimension too
-//        short, a matrix of more than 2^44 elements,
-//        a negative stride, products of D that overlap
-//   209  cudaErrorNoKernelImageForDevice: a GPU older than nvcc's -arch. For newer ones the driver
-//        compiles the file's PTX when it is first needed, unless nvcc was told to leave PTX out
-//   400  cudaErrorInvalidResourceHandle: a stream of another device
-extern "C" cudaError_t  // cudaSuccess once the kernel is on its way
-heads_best3_launch(  // D = alpha * A * B + beta * C
-    index_t M, index_t N, index_t K, index_t batch, scalar_t alpha, const input_t* A, index_t lda,
-    index_t stride_a, const input_t* B, index_t ldb, index_t stride_b, scalar_t beta,
-    const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd, index_t stride_d,
-    const __half* up, index_t ld_up, scalar_t slope, const float* rest, index_t ld_rest,
-    cudaStream_t stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0 || batch < 0) return cudaErrorInvalidValue;
-  if (M == 0 || N == 0 || batch == 0) return cudaSuccess;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return cudaErrorInvalidValue;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return cudaErrorInvalidValue;
-  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return cudaErrorInvalidValue;
-  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return cudaErrorInvalidValue;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return cudaErrorInvalidValue;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return cudaErrorInvalidValue;
-  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return cudaErrorInvalidValue;
-  if (stride_d < 0 || stride_d > kLargest / batch) return cudaErrorInvalidValue;
-  // Products of D do not overlap.
-  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
-  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
-  if (batch > 1 && !follow && !beside) return cudaErrorInvalidValue;
-  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return cudaErrorInvalidValue;
-  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return cudaErrorInvalidValue;
-
-  const index_t grid_x = M < 2147483647 ? M : 2147483647;  // blocks; they stride over the rest
-  int device;
-  cudaError_t error = check_stream(stream, device);
-  if (error != cudaSuccess) return error;
-  const auto kernel = heads_best3;
-  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
-  for (index_t first = 0; first < batch && error == cudaSuccess; first += most) {
-    const index_t products = batch - first < most ? batch - first : most;
-    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
-    error = launch(
-        kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
-        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-        stride_d, up, ld_up, slope, rest, ld_rest, first);
-  }
-  return error;
 }
 
 #endif  // __CUDACC_RTC__
@@ -3852,8 +3981,9 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          flows, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-          run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          flows, few, sagging, sharing, group, packs_a, packs_b, size, out, turned, spread_a,
+          spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
+          cache;
 };
 
 struct Candidate {
@@ -3866,14 +3996,14 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1049, 1235, 0, 74, 2363, 32, 1016, 2032246, 37809, 32, 0, 265000, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
-    {0, 1, {64, 128, 32, 1, 1, 1, 1482266, 1527164, 1831, 151237, 302474, 90742, 181484, 1564357, 177703, 15, 0, 1405800, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 2, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
-    {0, 3, {4, 32, 1, 1, 1, 1, 1861, 6938, 0, 295, 2363, 30, 236, 1234708, 37809, 32, 0, 672000, 2, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
-    {0, 4, {8, 32, 1, 1, 1, 1, 2435, 7512, 0, 591, 2363, 59, 236, 1234708, 37809, 32, 0, 1182000, 2, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
-    {0, 5, {32, 32, 32, 1, 1, 1, 343096, 387995, 1831, 75618, 75618, 45371, 45371, 1564357, 177703, 15, 0, 918600, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 6, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 1564357, 177703, 15, 0, 988200, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 7, {64, 64, 32, 1, 1, 1, 821549, 866448, 1831, 151237, 151237, 90742, 90742, 1564357, 177703, 15, 0, 1127400, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1431, 6508, 0, 74, 2363, 7, 236, 1234708, 37809, 32, 0, 289500, 2, 1, 1, 0, 0, 0, 1, 0, 2702400, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 1, {1, 32, 1, 1, 1, 1, 1049, 1235, 0, 74, 2363, 32, 1016, 3018831, 37809, 32, 0, 265000, 1, 1, 1, 0, 0, 0, 1, 0, 2702400, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
+    {0, 2, {64, 128, 32, 1, 1, 1, 1482266, 1527164, 1831, 151237, 302474, 90742, 181484, 1564357, 177703, 15, 0, 1206800, 1, 1, 1, 0, 0, 0, 0, 0, 3314400, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 3, {4, 32, 1, 1, 1, 1, 1861, 6938, 0, 295, 2363, 30, 236, 1234708, 37809, 32, 0, 672000, 2, 1, 1, 0, 0, 0, 1, 0, 2709600, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 4, {8, 32, 1, 1, 1, 1, 2435, 7512, 0, 591, 2363, 59, 236, 1234708, 37809, 32, 0, 1182000, 2, 1, 1, 0, 0, 0, 1, 0, 2719200, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 5, {32, 32, 32, 1, 1, 1, 343096, 387995, 1831, 75618, 75618, 45371, 45371, 1564357, 177703, 15, 0, 719600, 1, 1, 1, 0, 0, 0, 0, 0, 2776800, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 6, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 1564357, 177703, 15, 0, 789200, 1, 1, 1, 0, 0, 0, 0, 0, 2853600, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 7, {64, 64, 32, 1, 1, 1, 821549, 866448, 1831, 151237, 151237, 90742, 90742, 1564357, 177703, 15, 0, 928400, 1, 1, 1, 0, 0, 0, 0, 0, 3007200, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
 };
 
 struct Limits {
@@ -3883,9 +4013,9 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
+    {false, 0, 1024},
     {false, 0, 2048},
     {false, 0, 100368},
-    {false, 0, 4096},
     {false, 0, 4096},
     {false, 0, 8192},
     {false, 0, 52240},
@@ -3899,9 +4029,9 @@ inline index_t predict(
     index_t B, index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
-              stream, lines, flows, few, sagging, group, packs_a, packs_b, size, out, turned,
-              spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed,
-              added, kib, cache] = one.weights;
+              stream, lines, flows, few, sagging, sharing, group, packs_a, packs_b, size, out,
+              turned, spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b,
+              packed, added, kib, cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -3955,11 +4085,11 @@ inline index_t predict(
   const index_t whole = busily > lonely ? busily : lonely;  // each tile by one block
   const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
-  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + sharing;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
   const bool gains = shares && copies <= busy;  // by sharing
   const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
-  const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
+  const index_t sags = briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles
   const index_t line = places / group;
@@ -3998,7 +4128,7 @@ inline index_t predict(
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;
-  const index_t more = many ? product / 5 : 0;
+  const index_t more = many ? product / 2 : 0;
   const bool lacking = (cluster_m > 1 && m <= tile_m) || (cluster_n > 1 && n <= tile_n);
   const index_t idling = lacking ? 200000 : 0;
   const index_t time = start + product + more + packing + adding + idling;
@@ -4080,8 +4210,8 @@ struct Kernel {
 // clang-format off
 constexpr Kernel kKernels[] = {
     {nullptr, launch_without_workspace<heads_best1_ns::heads_best1_launch>},
-    {heads_best2_ns::heads_best2_workspace, heads_best2_ns::heads_best2_launch},
-    {nullptr, launch_without_workspace<heads_best3_ns::heads_best3_launch>},
+    {nullptr, launch_without_workspace<heads_best2_ns::heads_best2_launch>},
+    {heads_best3_ns::heads_best3_workspace, heads_best3_ns::heads_best3_launch},
     {nullptr, launch_without_workspace<heads_best4_ns::heads_best4_launch>},
     {nullptr, launch_without_workspace<heads_best5_ns::heads_best5_launch>},
     {heads_best6_ns::heads_best6_workspace, heads_best6_ns::heads_best6_launch},

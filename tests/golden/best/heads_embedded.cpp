@@ -10,15 +10,15 @@
 // Where a stride of A, B or C is 0, all products have the same matrix. Those of D do not overlap; where
 // D is C, both have one stride.
 //
-//   kernel for variant    tile       tunables
-//   1      a10 gemv       1x32x2048  --vectors 1
-//   2      a10 simt       64x128x32  --threadblock 64x128x32 --sliced-k 4
-//   3      a10 shared_row 1x256x1024
-//   4      a10 narrow     4x32x128   --vectors 4
-//   5      a10 narrow     8x32x128
-//   6      a10 simt       32x32x32   --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
-//   7      a10 simt       64x32x32   --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
-//   8      a10 simt       64x64x32   --threadblock 64x64x32 --stages 5 --sliced-k 8
+//   kernel for variant tile      tunables
+//   1      a10 narrow  1x32x128  --vectors 1
+//   2      a10 gemv    1x32x2048 --vectors 1
+//   3      a10 simt    64x128x32 --threadblock 64x128x32 --sliced-k 4
+//   4      a10 narrow  4x32x128  --vectors 4
+//   5      a10 narrow  8x32x128
+//   6      a10 simt    32x32x32  --threadblock 32x32x32 --warp 32x32 --stages 6 --sliced-k 8
+//   7      a10 simt    64x32x32  --threadblock 64x32x32 --warp 64x32 --stages 6 --sliced-k 8
+//   8      a10 simt    64x64x32  --threadblock 64x64x32 --stages 5 --sliced-k 8
 //
 // Made by gemmgen 0.2.0 with NVRTC 0.0:
 //     gen emit --best
@@ -27,7 +27,7 @@
 
 #include "heads.h"
 
-#if HEADS_SPEC != 0x2de3dac8
+#if HEADS_SPEC != 0xf03929f2
 #error "the header is another kernel's; emit both files together"
 #endif
 
@@ -244,7 +244,7 @@ using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 
 constexpr int kRows = 1, kCols = 32;  // of D, that a block computes
-constexpr int kThreads = 512;  // per block
+constexpr int kThreads = 256;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 
@@ -313,6 +313,79 @@ CUresult heads_best1_launch(
 
 namespace heads_best2_ns {
 
+using accumulator_t = float;
+using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
+
+constexpr int kRows = 1, kCols = 32;  // of D, that a block computes
+constexpr int kThreads = 512;  // per block
+
+static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
+
+// clang-format off
+constexpr std::uint64_t kSm86[] = {
+    0x0000000000000000, 0x0000000000000000,
+};
+
+constexpr const char* kSymbols[] = {"heads_best2"};
+// clang-format on
+
+constexpr Image kImages[] = {
+    {86, 89, 0, kSm86},
+};
+
+CUresult get_kernels(Kernels& kernels) {
+  // Made when the driver is at work, so that it ends before the driver.
+  static Code code{kImages, kSymbols, 0};
+  return code.get(kernels);
+}
+
+CUresult heads_best2_launch(
+    index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
+    index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
+    index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
+    index_t ld_up, float slope, const float* rest, index_t ld_rest, CUstream stream) {
+  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
+  if (M < 0 || N < 0 || K < 0 || batch < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
+  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
+  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
+  if (stride_d < 0 || stride_d > kLargest / batch) return CUDA_ERROR_INVALID_VALUE;
+  // Products of D do not overlap.
+  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
+  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
+  if (batch > 1 && !follow && !beside) return CUDA_ERROR_INVALID_VALUE;
+  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
+
+  const index_t tiles = (M + kRows - 1) / kRows * ((N + kCols - 1) / kCols);  // of D
+  const index_t grid_x = tiles < 2147483647 ? tiles : 2147483647;
+  Kernels kernels;
+  CUresult error = get_kernels(kernels);
+  if (error != CUDA_SUCCESS) return error;
+  const auto kernel = kernels.kernel;
+  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
+  for (index_t first = 0; first < batch && error == CUDA_SUCCESS; first += most) {
+    const index_t products = batch - first < most ? batch - first : most;
+    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
+    error = launch(
+        kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
+        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
+        stride_d, up, ld_up, slope, rest, ld_rest, first);
+  }
+  return error;
+}
+
+}  // namespace heads_best2_ns
+
+// ---------------------------------------------------------------------------- kernel 3
+
+namespace heads_best3_ns {
+
 using scalar_t = float;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
 
@@ -325,7 +398,7 @@ constexpr std::uint64_t kSm86[] = {
     0x0000000000000000, 0x0000000000000000,
 };
 
-constexpr const char* kSymbols[] = {"heads_best2"};
+constexpr const char* kSymbols[] = {"heads_best3"};
 // clang-format on
 
 constexpr Image kImages[] = {
@@ -349,7 +422,7 @@ constexpr size_t kSide = 2147479552;  // M, N, K: 2^31 - 4096, so that where a t
 constexpr size_t kMost = 2147483647;  // blocks
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
-CUresult heads_best2_workspace(
+CUresult heads_best3_workspace(
     index_t M, index_t N, index_t K, index_t batch, const float* A, index_t lda, index_t stride_a,
     const float* B, index_t ldb, index_t stride_b, size_t* bytes) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -367,14 +440,14 @@ CUresult heads_best2_workspace(
   return CUDA_SUCCESS;
 }
 
-CUresult heads_best2_launch(
+CUresult heads_best3_launch(
     index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
     index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
     index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
     index_t ld_up, float slope, const float* rest, index_t ld_rest, void* workspace,
     size_t workspace_bytes, CUstream stream) {
   size_t needed;  // bytes of the workspace
-  auto ask = heads_best2_workspace;
+  auto ask = heads_best3_workspace;
   int error = ask(M, N, K, batch, A, lda, stride_a, B, ldb, stride_b, &needed);
   if (error != CUDA_SUCCESS || M == 0 || N == 0 || batch == 0) return error;
   if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
@@ -401,79 +474,6 @@ CUresult heads_best2_launch(
       kernel, grid, kThreads, kSharedBytes, stream,  // and its parameters:
       plan.M, plan.N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
       stride_d, up, ld_up, slope, rest, ld_rest);
-}
-
-}  // namespace heads_best2_ns
-
-// ---------------------------------------------------------------------------- kernel 3
-
-namespace heads_best3_ns {
-
-using accumulator_t = float;
-using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
-
-constexpr int kThreads = 256;  // per block
-constexpr int kChunk = 1024;  // elements of A's row in shared memory at a time
-
-static_assert(kThreads <= 1024, "a block has at most 1024 threads");
-static_assert(kChunk * sizeof(input_t) <= 48 * 1024, "static shared memory ends at 48 KiB");
-
-// clang-format off
-constexpr std::uint64_t kSm86[] = {
-    0x0000000000000000, 0x0000000000000000,
-};
-
-constexpr const char* kSymbols[] = {"heads_best3"};
-// clang-format on
-
-constexpr Image kImages[] = {
-    {86, 89, 0, kSm86},
-};
-
-CUresult get_kernels(Kernels& kernels) {
-  // Made when the driver is at work, so that it ends before the driver.
-  static Code code{kImages, kSymbols, 0};
-  return code.get(kernels);
-}
-
-CUresult heads_best3_launch(
-    index_t M, index_t N, index_t K, index_t batch, float alpha, const float* A, index_t lda,
-    index_t stride_a, const float* B, index_t ldb, index_t stride_b, float beta, const float* C,
-    index_t ldc, index_t stride_c, float* D, index_t ldd, index_t stride_d, const void* up,
-    index_t ld_up, float slope, const float* rest, index_t ld_rest, CUstream stream) {
-  constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
-  if (M < 0 || N < 0 || K < 0 || batch < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (M == 0 || N == 0 || batch == 0) return CUDA_SUCCESS;  // D has no elements
-  if (K > 0 && (A == nullptr || lda < K || lda > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (B == nullptr || ldb < N || ldb > kLargest / K)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_a < 0 || stride_a > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (K > 0 && (stride_b < 0 || stride_b > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (C == nullptr || ldc < N || ldc > kLargest / M)) return CUDA_ERROR_INVALID_VALUE;
-  if (D == nullptr || ldd < N || ldd > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-  if (beta != 0 && (stride_c < 0 || stride_c > kLargest / batch)) return CUDA_ERROR_INVALID_VALUE;
-  if (stride_d < 0 || stride_d > kLargest / batch) return CUDA_ERROR_INVALID_VALUE;
-  // Products of D do not overlap.
-  const bool follow = stride_d >= (M - 1) * ldd + N;  // one behind the other
-  const bool beside = stride_d >= N && (batch - 1) * stride_d + N <= ldd;  // in the same lines
-  if (batch > 1 && !follow && !beside) return CUDA_ERROR_INVALID_VALUE;
-  if (up == nullptr || ld_up < N || ld_up > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-  if (rest == nullptr || ld_rest < N || ld_rest > kLargest / M) return CUDA_ERROR_INVALID_VALUE;
-
-  const index_t grid_x = M < 2147483647 ? M : 2147483647;  // blocks; they stride over the rest
-  Kernels kernels;
-  CUresult error = get_kernels(kernels);
-  if (error != CUDA_SUCCESS) return error;
-  const auto kernel = kernels.kernel;
-  constexpr index_t most = 65535;  // products of a launch: blocks of a grid along z
-  for (index_t first = 0; first < batch && error == CUDA_SUCCESS; first += most) {
-    const index_t products = batch - first < most ? batch - first : most;
-    const dim3 grid{unsigned(grid_x), 1, unsigned(products)};
-    error = launch(
-        kernel, grid, dim3{kThreads}, 0, stream,  // and its parameters:
-        M, N, K, alpha, A, lda, stride_a, B, ldb, stride_b, beta, C, ldc, stride_c, D, ldd,
-        stride_d, up, ld_up, slope, rest, ld_rest, first);
-  }
-  return error;
 }
 
 }  // namespace heads_best3_ns
@@ -923,8 +923,9 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          flows, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-          run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          flows, few, sagging, sharing, group, packs_a, packs_b, size, out, turned, spread_a,
+          spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
+          cache;
 };
 
 struct Candidate {
@@ -937,14 +938,14 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 32, 1, 1, 1, 1, 1049, 1235, 0, 74, 2363, 32, 1016, 2032246, 37809, 32, 0, 265000, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
-    {0, 1, {64, 128, 32, 1, 1, 1, 1482266, 1527164, 1831, 151237, 302474, 90742, 181484, 1564357, 177703, 15, 0, 1405800, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 2, {1, 256, 1, 1, 1, 1, 16980, 17096, 0, 74, 18905, 44, 11343, 1057477, 75618, 29, 0, 857200, 6, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
-    {0, 3, {4, 32, 1, 1, 1, 1, 1861, 6938, 0, 295, 2363, 30, 236, 1234708, 37809, 32, 0, 672000, 2, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
-    {0, 4, {8, 32, 1, 1, 1, 1, 2435, 7512, 0, 591, 2363, 59, 236, 1234708, 37809, 32, 0, 1182000, 2, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
-    {0, 5, {32, 32, 32, 1, 1, 1, 343096, 387995, 1831, 75618, 75618, 45371, 45371, 1564357, 177703, 15, 0, 918600, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 6, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 1564357, 177703, 15, 0, 988200, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
-    {0, 7, {64, 64, 32, 1, 1, 1, 821549, 866448, 1831, 151237, 151237, 90742, 90742, 1564357, 177703, 15, 0, 1127400, 1, 1, 1, 0, 0, 0, 0, 0, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 0, {1, 32, 1, 1, 1, 1, 1431, 6508, 0, 74, 2363, 7, 236, 1234708, 37809, 32, 0, 289500, 2, 1, 1, 0, 0, 0, 1, 0, 2702400, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 1, {1, 32, 1, 1, 1, 1, 1049, 1235, 0, 74, 2363, 32, 1016, 3018831, 37809, 32, 0, 265000, 1, 1, 1, 0, 0, 0, 1, 0, 2702400, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 0, 0, 11, 13, 1707, 6291456}},
+    {0, 2, {64, 128, 32, 1, 1, 1, 1482266, 1527164, 1831, 151237, 302474, 90742, 181484, 1564357, 177703, 15, 0, 1206800, 1, 1, 1, 0, 0, 0, 0, 0, 3314400, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 3, {4, 32, 1, 1, 1, 1, 1861, 6938, 0, 295, 2363, 30, 236, 1234708, 37809, 32, 0, 672000, 2, 1, 1, 0, 0, 0, 1, 0, 2709600, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 4, {8, 32, 1, 1, 1, 1, 2435, 7512, 0, 591, 2363, 59, 236, 1234708, 37809, 32, 0, 1182000, 2, 1, 1, 0, 0, 0, 1, 0, 2719200, 1, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 2, 0, 11, 13, 1707, 6291456}},
+    {0, 5, {32, 32, 32, 1, 1, 1, 343096, 387995, 1831, 75618, 75618, 45371, 45371, 1564357, 177703, 15, 0, 719600, 1, 1, 1, 0, 0, 0, 0, 0, 2776800, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 6, {64, 32, 32, 1, 1, 1, 519075, 563974, 1831, 151237, 75618, 90742, 45371, 1564357, 177703, 15, 0, 789200, 1, 1, 1, 0, 0, 0, 0, 0, 2853600, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
+    {0, 7, {64, 64, 32, 1, 1, 1, 821549, 866448, 1831, 151237, 151237, 90742, 90742, 1564357, 177703, 15, 0, 928400, 1, 1, 1, 0, 0, 0, 0, 0, 3007200, 12, 0, 0, 4, 4, 0, 16, 16, 1, 0, 0, 16, 26, 8, 0, 11, 13, 1707, 6291456}},
 };
 
 struct Limits {
@@ -954,9 +955,9 @@ struct Limits {
 };
 
 constexpr Limits kLimits[] = {
+    {false, 0, 1024},
     {false, 0, 2048},
     {false, 0, 100368},
-    {false, 0, 4096},
     {false, 0, 4096},
     {false, 0, 8192},
     {false, 0, 52240},
@@ -970,9 +971,9 @@ index_t predict(
     index_t B, index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
-              stream, lines, flows, few, sagging, group, packs_a, packs_b, size, out, turned,
-              spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed,
-              added, kib, cache] = one.weights;
+              stream, lines, flows, few, sagging, sharing, group, packs_a, packs_b, size, out,
+              turned, spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b,
+              packed, added, kib, cache] = one.weights;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
   const index_t k = K < 1 ? 1 : K < 262144 ? K : 262144;
@@ -1026,11 +1027,11 @@ index_t predict(
   const index_t whole = busily > lonely ? busily : lonely;  // each tile by one block
   const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
-  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + sharing;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
   const bool gains = shares && copies <= busy;  // by sharing
   const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
-  const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
+  const index_t sags = briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles
   const index_t line = places / group;
@@ -1069,7 +1070,7 @@ index_t predict(
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;
-  const index_t more = many ? product / 5 : 0;
+  const index_t more = many ? product / 2 : 0;
   const bool lacking = (cluster_m > 1 && m <= tile_m) || (cluster_n > 1 && n <= tile_n);
   const index_t idling = lacking ? 200000 : 0;
   const index_t time = start + product + more + packing + adding + idling;
@@ -1152,8 +1153,8 @@ struct Kernel {
 // clang-format off
 constexpr Kernel kKernels[] = {
     {nullptr, launch_without_workspace<heads_best1_ns::heads_best1_launch>, heads_best1_ns::get_kernels},
-    {heads_best2_ns::heads_best2_workspace, heads_best2_ns::heads_best2_launch, heads_best2_ns::get_kernels},
-    {nullptr, launch_without_workspace<heads_best3_ns::heads_best3_launch>, heads_best3_ns::get_kernels},
+    {nullptr, launch_without_workspace<heads_best2_ns::heads_best2_launch>, heads_best2_ns::get_kernels},
+    {heads_best3_ns::heads_best3_workspace, heads_best3_ns::heads_best3_launch, heads_best3_ns::get_kernels},
     {nullptr, launch_without_workspace<heads_best4_ns::heads_best4_launch>, heads_best4_ns::get_kernels},
     {nullptr, launch_without_workspace<heads_best5_ns::heads_best5_launch>, heads_best5_ns::get_kernels},
     {heads_best6_ns::heads_best6_workspace, heads_best6_ns::heads_best6_launch, heads_best6_ns::get_kernels},

@@ -15,7 +15,7 @@
 
 #include "one.h"
 
-#if ONE_SPEC != 0x88c63ce4
+#if ONE_SPEC != 0xf2559a1e
 #error "the header is another kernel's; emit both files together"
 #endif
 

@@ -513,8 +513,9 @@ struct Gpu {
 struct Weights {
   index_t tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a, copy_b,
           small_a, small_b, last, store, rough, hides, start, resident, held, split, stream, lines,
-          flows, few, sagging, group, packs_a, packs_b, size, out, turned, spread_a, spread_b,
-          run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib, cache;
+          flows, few, sagging, sharing, group, packs_a, packs_b, size, out, turned, spread_a,
+          spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed, added, kib,
+          cache;
 };
 
 struct Candidate {
@@ -527,8 +528,8 @@ constexpr Gpu kGpus[] = {  // the newest first
 };
 
 constexpr Candidate kCandidates[] = {
-    {0, 0, {1, 2, 1024, 1, 1, 1, 96130, 618606, 0, 22686, 45371, 37658, 75316, 67348, 45371, 32, 0, 1156250, 8, 1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
-    {0, 1, {8, 64, 1, 1, 1, 1, 5415, 5599, 0, 177, 1418, 354, 2836, 1899914, 873393, 32, 0, 222160, 4, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 1, 1, 6, 13, 502, 41943040}},
+    {0, 0, {1, 2, 1024, 1, 1, 1, 96130, 618606, 0, 22686, 45371, 37658, 75316, 67348, 45371, 32, 0, 1156250, 8, 1, 1, 0, 0, 1, 1, 0, 2700150, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
+    {0, 1, {8, 64, 1, 1, 1, 1, 5415, 5599, 0, 177, 1418, 354, 2836, 1899914, 873393, 32, 0, 222160, 4, 1, 1, 0, 0, 0, 1, 0, 2738400, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 1, 1, 6, 13, 502, 41943040}},
 };
 
 struct Limits {
@@ -548,9 +549,9 @@ inline index_t predict(
     index_t ldb, index_t multiprocessors) {
   const auto [tile_m, tile_n, tile_k, cluster_m, cluster_n, cluster_k, math, lone, wait, copy_a,
               copy_b, small_a, small_b, last, store, rough, hides, start, resident, held, split,
-              stream, lines, flows, few, sagging, group, packs_a, packs_b, size, out, turned,
-              spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b, packed,
-              added, kib, cache] = one.weights;
+              stream, lines, flows, few, sagging, sharing, group, packs_a, packs_b, size, out,
+              turned, spread_a, spread_b, run_a, run_b, asked, scatter, torn, strewn_a, strewn_b,
+              packed, added, kib, cache] = one.weights;
   const index_t count = 1;
   const index_t m = M < 1 ? 1 : M < 262144 ? M : 262144;
   const index_t n = N < 1 ? 1 : N < 262144 ? N : 262144;
@@ -603,11 +604,11 @@ inline index_t predict(
   const index_t whole = busily > lonely ? busily : lonely;  // each tile by one block
   const bool shares = stream > 0 && tiles > held * multiprocessors && tiles % (held * multiprocessors) > 0;
   const index_t evenly = tiles * steps / multiprocessors * step;
-  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + 2100000;  // by several
+  const index_t shared = evenly + (tiles / multiprocessors + 1) * tail + sharing;  // by several
   const index_t ending = hides > 0 ? stored : 0;  // which nothing hides
   const bool gains = shares && copies <= busy;  // by sharing
   const index_t briefly = (gains ? shared : whole) + ending;  // as fast as for a short time
-  const index_t sags = hides < 1 && briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
+  const index_t sags = briefly > 50000000 ? (briefly - 50000000) / 1024 * sagging : 0;
   const index_t multiplying = briefly + sags;
   const index_t places = room * cluster_m * cluster_n * resident;  // for tiles
   const index_t line = places / group;
@@ -646,7 +647,7 @@ inline index_t predict(
   const index_t longer = working > moving ? working : moving;
   const index_t product = longer + (working + moving - longer) * 3 / 8;
   const bool many = few == 1 ? m > n : few == 2 && n > m;
-  const index_t more = many ? product / 5 : 0;
+  const index_t more = many ? product / 2 : 0;
   const bool lacking = (cluster_m > 1 && m <= tile_m) || (cluster_n > 1 && n <= tile_n);
   const index_t idling = lacking ? 200000 : 0;
   const index_t time = start + product + more + packing + adding + idling;

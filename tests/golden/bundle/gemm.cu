@@ -951,13 +951,14 @@ __device__ inline void pack_lines(
 }
 
 // Packs lines whose elements are `ld` apart, a tile at a time: lanes read words of neighbouring lines, by
-// element where these are not aligned, and write chunks of one, which they find in different banks.
+// element where these are not aligned, and transpose four words at a time, which they find in different banks.
+// A small product waits until these instructions have been fetched: they are few.
 __device__ inline void pack_transposed(
     index_t lines, index_t length, const input_t* __restrict__ source, index_t ld,
     input_t* __restrict__ packed, index_t packed_ld) {
   constexpr int kDeep = 8, kRows = kDeep * kChunk / 8;  // chunks of a tile's lines; rows of a warp
   constexpr int kWord = 4, kAcross = 32 * kWord;  // lines of a word, of a tile
-  __shared__ uint32_t tile[kDeep][kChunk * 33 + 1];
+  __shared__ uint32_t tile[kDeep][kChunk * 32 + 4];
   const bool aligned = (reinterpret_cast<size_t>(source) | ld) % kWord == 0;
   // Blocks beside each other have parts of the same lines, those behind them parts of others.
   const index_t parts = (length - 1) / (kDeep * kChunk) + 1;
@@ -969,45 +970,50 @@ __device__ inline void pack_transposed(
     for (index_t at = index_t(part) * kDeep * kChunk; at < length;
          at += index_t(deep) * kDeep * kChunk) {
       const index_t left = lines - line - lane * kWord;  // lines that the lane's word has at least
-      const input_t* const from = source + line + lane * kWord;
-      uint32_t words[kRows];
+      const input_t* from = source + (at + warp) * ld + line + lane * kWord;
+      const int rows = length - at < kRows * 8 ? int(length - at) : kRows * 8;
+      __syncthreads();  // the tile before has been read
       if (aligned && left >= kWord) {
+        uint32_t words[kRows];
+#pragma unroll
+        for (int i = 0; i < kRows; ++i, from += 8 * ld) {
+          words[i] = i * 8 + warp < rows ? reinterpret_cast<const uint32_t&>(*from) : 0;
+        }
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-          const index_t row = at + i * 8 + warp;
-          words[i] = row < length ? reinterpret_cast<const uint32_t&>(from[row * ld]) : 0;
+          tile[i * 8 / kChunk][(i * 8 % kChunk + warp) * 32 + lane] = words[i];
         }
       } else {
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-          const index_t row = at + i * 8 + warp;
+#pragma unroll 8
+        for (int i = 0; i < kRows; ++i, from += 8 * ld) {
           alignas(4) input_t elements[kWord];
 #pragma unroll
           for (int e = 0; e < kWord; ++e) {
-            elements[e] = row < length && e < left ? from[row * ld + e] : input_t(0);
+            elements[e] = i * 8 + warp < rows && e < left ? from[e] : input_t(0);
           }
-          words[i] = reinterpret_cast<const uint32_t&>(elements);
+          tile[i * 8 / kChunk][(i * 8 % kChunk + warp) * 32 + lane] =
+              reinterpret_cast<const uint32_t&>(elements);
         }
-      }
-      __syncthreads();  // the tile before has been read
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        const int row = i * 8 + warp;
-        tile[row / kChunk][row % kChunk * 33 + lane] = words[i];
       }
       __syncthreads();
+      const int chunk = lane % 8, word = warp * 4 + lane / 8;
+      alignas(16) uint32_t columns[kWord][kChunk / 4];
 #pragma unroll
-      for (int i = 0; i < kAcross * kDeep / 256; ++i) {
-        // Eight chunks of four lines for each warp.
-        const int chunk = lane % 8, column = i * 32 + warp * 4 + lane / 8;
-        alignas(16) input_t elements[kChunk];
+      for (int i = 0; i < kChunk / 4; ++i) {
+        const uint32_t* const row = &tile[chunk][i * 4 * 32 + word];
+        const uint32_t a = row[0], b = row[32], c = row[64], d = row[96];
+        const uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);  // of columns 0, 1
+        columns[0][i] = __byte_perm(ab, cd, 0x5410);
+        columns[1][i] = __byte_perm(ab, cd, 0x7632);
+        const uint32_t ab2 = __byte_perm(a, b, 0x7362), cd2 = __byte_perm(c, d, 0x7362);  // of 2, 3
+        columns[2][i] = __byte_perm(ab2, cd2, 0x5410);
+        columns[3][i] = __byte_perm(ab2, cd2, 0x7632);
+      }
+      input_t* const to = &packed[(line + word * kWord) * packed_ld + at + chunk * kChunk];
 #pragma unroll
-        for (int e = 0; e < kChunk; ++e) {
-          elements[e] = reinterpret_cast<const input_t*>(&tile[chunk][e * 33])[column];
-        }
-        if (line + column >= lines) continue;  // packed lines have whole tiles
-        reinterpret_cast<uint4&>(packed[(line + column) * packed_ld + at + chunk * kChunk]) =
-            reinterpret_cast<const uint4&>(elements);
+      for (int e = 0; e < kWord; ++e) {
+        if (line + word * kWord + e >= lines) break;  // packed lines have whole tiles
+        reinterpret_cast<uint4&>(to[e * packed_ld]) = reinterpret_cast<const uint4&>(columns[e]);
       }
     }
   }

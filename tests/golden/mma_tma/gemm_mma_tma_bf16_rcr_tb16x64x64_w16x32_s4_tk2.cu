@@ -555,15 +555,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     for (int n = 0; early && n < steps && n < 2; ++n) {
       const int k = n * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      prefetch_box(a_boxes, k, row0);
-      prefetch_box(b_boxes, k, col0);
+      if (col0 == 0) prefetch_box(a_boxes, k, row0);
+      if (row0 == 0) prefetch_box(b_boxes, k, col0);
     }
   }
   __syncthreads();

@@ -451,7 +451,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && first < last) {
       const int k = first * kTileK;
       const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
@@ -459,9 +459,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k);
+        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k);
       }
-      prefetch_box(b_boxes, k, col0);
+      if (row0 == 0) prefetch_box(b_boxes, k, col0);
     }
   }
   __syncthreads();

@@ -526,17 +526,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && steps > 0) {
       const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, 0);
+        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, 0);
       }
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
+        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
       }
     }
   }

@@ -463,7 +463,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(product), "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
     if (early && first < last) {
       const int k = first * kTileK;
@@ -472,9 +472,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
+        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
       }
-      prefetch_box(b_boxes, k, col0, b_matrix);
+      if (row0 == 0) prefetch_box(b_boxes, k, col0, b_matrix);
     }
   }
   __syncthreads();

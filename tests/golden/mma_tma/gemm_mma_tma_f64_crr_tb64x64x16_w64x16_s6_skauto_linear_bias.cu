@@ -641,18 +641,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0), "+r"(first), "+r"(last));
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     for (int n = first; early && n < last && n < first + 2; ++n) {
       const int k = n * kTileK;
       const int a_panels = inside((rows - row0 + 15) / 16, kTileM / 16);
       const int b_panels = inside((cols - col0 + 15) / 16, kTileN / 16);
 #pragma unroll 4
       for (int panel = 0; panel < kTileM / 16; ++panel) {
-        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 16, k);
+        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 16, k);
       }
 #pragma unroll 4
       for (int panel = 0; panel < kTileN / 16; ++panel) {
-        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 16, k);
+        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 16, k);
       }
     }
   }

@@ -487,15 +487,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(row0), "+r"(col0));  // divides now, while the kernels before still run
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && steps > 0) {
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      prefetch_box(a_boxes, 0, row0);
+      if (col0 == 0) prefetch_box(a_boxes, 0, row0);
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
+        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
       }
     }
   }

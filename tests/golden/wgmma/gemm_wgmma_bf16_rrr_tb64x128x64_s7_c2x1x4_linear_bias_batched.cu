@@ -629,18 +629,20 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int b_part = block % kClusterM, b_sharers = 0x3 << block / kClusterM * kClusterM;
   arrive_at_cluster();
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
     if (early && first < last) {
       const int k = first * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      if (a_lines > 0) prefetch_box(a_boxes, k, row0, a_matrix);
+      if (col0 == 0 && a_lines > 0) prefetch_box(a_boxes, k, row0, a_matrix);
 #pragma unroll
       for (int i = 0; i < kTileN / 64 / 2; ++i) {
         const int panel = 2 * i + b_part;
-        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
+        if (row0 < kTileM * 2 && panel < b_panels) {
+          prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
+        }
       }
     }
   }

@@ -604,7 +604,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int b_part = block % kClusterM, b_sharers = 0x3 << block / kClusterM * kClusterM;
   arrive_at_cluster();
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     for (int n = first; early && n < last && n < first + 2; ++n) {
       const int k = n * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
@@ -612,8 +612,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       const int b_lines = inside(cols - col0, kTileN);
       const int b_own = inside(b_lines - b_part * (kTileN / 2), kTileN / 2);
       const tensor_map_t& b_boxes = b_own < kTileN / 2 ? b_edge : b_map;
-      if (a_lines > 0) prefetch_box(a_boxes, k, row0);
-      if (b_own > 0) prefetch_box(b_boxes, k, col0 + b_part * (kTileN / 2));
+      if (col0 == 0 && a_lines > 0) prefetch_box(a_boxes, k, row0);
+      if (row0 < kTileM * 2 && b_own > 0) prefetch_box(b_boxes, k, col0 + b_part * (kTileN / 2));
     }
   }
   wait_for_cluster();  // all blocks' barriers are there

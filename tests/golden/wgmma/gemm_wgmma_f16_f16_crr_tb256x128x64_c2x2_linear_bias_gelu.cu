@@ -522,19 +522,19 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int b_part = block % kClusterM, b_sharers = 0x3 << block / kClusterM * kClusterM;
   arrive_at_cluster();
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && steps > 0) {
       const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
 #pragma unroll
       for (int i = 0; i < kTileM / 64 / 2; ++i) {
         const int panel = 2 * i + a_part;
-        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, 0);
+        if (col0 < kTileN * 2 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, 0);
       }
 #pragma unroll
       for (int i = 0; i < kTileN / 64 / 2; ++i) {
         const int panel = 2 * i + b_part;
-        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
+        if (row0 < kTileM * 2 && panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
       }
     }
   }

@@ -579,7 +579,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
   asm volatile("" : "+r"(product), "+r"(row0), "+r"(col0));
 
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
     for (int n = first; early && n < last && n < 2; ++n) {
       const int k = n * kTileK;
@@ -587,11 +587,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        if (panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
+        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
       }
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
+        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
       }
     }
   }

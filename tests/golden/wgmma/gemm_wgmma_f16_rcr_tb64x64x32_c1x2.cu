@@ -479,7 +479,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int a_part = block, a_sharers = 0x3;
   arrive_at_cluster();
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     for (int n = 0; early && n < steps && n < 2; ++n) {
       const int k = n * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
@@ -487,8 +487,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       const tensor_map_t& a_boxes = a_own < kTileM / 2 ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      if (a_own > 0) prefetch_box(a_boxes, k, row0 + a_part * (kTileM / 2));
-      if (b_lines > 0) prefetch_box(b_boxes, k, col0);
+      if (col0 < kTileN * 2 && a_own > 0) prefetch_box(a_boxes, k, row0 + a_part * (kTileM / 2));
+      if (row0 == 0 && b_lines > 0) prefetch_box(b_boxes, k, col0);
     }
   }
   wait_for_cluster();  // all blocks' barriers are there

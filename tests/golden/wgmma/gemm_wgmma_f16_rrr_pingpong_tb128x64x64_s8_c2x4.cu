@@ -483,16 +483,18 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int b_part = block % kClusterM, b_sharers = 0x3 << block / kClusterM * kClusterM;
   arrive_at_cluster();
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && steps > 0) {
       const int a_lines = inside(rows - row0, kTileM);
       const int a_own = inside(a_lines - a_part * (kTileM / 4), kTileM / 4);
       const tensor_map_t& a_boxes = a_own < kTileM / 4 ? a_edge : a_map;
       const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      if (a_own > 0) prefetch_box(a_boxes, 0, row0 + a_part * (kTileM / 4));
+      if (col0 < kTileN * 4 && a_own > 0) prefetch_box(a_boxes, 0, row0 + a_part * (kTileM / 4));
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (panel < b_panels) prefetch_box(b_map, col0 + panel * 64, b_part * (kTileK / 2));
+        if (row0 < kTileM * 2 && panel < b_panels) {
+          prefetch_box(b_map, col0 + panel * 64, b_part * (kTileK / 2));
+        }
       }
     }
   }

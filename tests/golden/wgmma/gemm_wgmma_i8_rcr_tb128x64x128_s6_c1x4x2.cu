@@ -588,7 +588,7 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
   const int a_part = block % kPlaces, a_sharers = 0xf << (block - a_part);
   arrive_at_cluster();
   if (threadIdx.x == 0) {
-    // A little comes to L2 while the kernels before still run.
+    // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && first < last) {
       const int k = first * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
@@ -596,8 +596,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       const tensor_map_t& a_boxes = a_own < kTileM / 4 ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      if (a_own > 0) prefetch_box(a_boxes, k, row0 + a_part * (kTileM / 4));
-      if (b_lines > 0) prefetch_box(b_boxes, k, col0);
+      if (col0 < kTileN * 4 && a_own > 0) prefetch_box(a_boxes, k, row0 + a_part * (kTileM / 4));
+      if (row0 == 0 && b_lines > 0) prefetch_box(b_boxes, k, col0);
     }
   }
   wait_for_cluster();  // all blocks' barriers are there
