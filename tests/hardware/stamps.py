@@ -6,10 +6,10 @@ A change of templates makes the entries of their kernels outdated (`gen.source.v
 where it leaves a kernel as it is. Of the tables, files or folders, each entry that is stamped with
 the templates of COMMIT is stamped with today's, if the code that both make for its specification is
 the same, up to the host's side and to what was not done: to pack, and to bring what comes first to
-L2 before a kernel's turn; or compiles to the same PTX. Printed is how many entries of each kernel were, and were not. Tunables that are new are
-written to all entries, with their defaults: a kernel that is measured again would have two entries
-otherwise. Then outdated entries are dropped of problems that have enough of today's, and entries of
-kernels that are no choice for their problem.
+L2 before a kernel's turn; or compiles to the same PTX. Printed is how many entries of each kernel
+were, and were not. Tunables that are new are written to all entries, with their defaults: a kernel
+that is measured again would have two entries otherwise. Then outdated entries are dropped of
+problems that have enough of today's, and entries of kernels that are no choice for their problem.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ _PACKING = re.compile(r"^// -+ (?:packing|parts)\n.*?(?=^// ---)", re.MULTILINE 
 
 # What brings to L2, in a kernel that has one tile for each block.
 _EARLY = re.compile(
-    r"^  if \(threadIdx\.x == 0\) \{\n    // A little comes to L2.*?^  \}\n", re.MULTILINE | re.DOTALL
+    r"^  if \(threadIdx\.x == 0\) \{\n    // A little comes to L2.*?^  \}\n",
+    re.MULTILINE | re.DOTALL,
 )
 
 
