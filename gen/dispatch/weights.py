@@ -91,25 +91,24 @@ class Weights(NamedTuple):
     cluster_m, cluster_n, cluster_k: blocks of a cluster, along each. math: the products of a step,
     and what of them memory inside of the multiprocessor takes. lone: a step of a block that is
     alone on its multiprocessor. wait: what a step takes besides. copy_a, copy_b: the bytes of a
-    step from the L2 cache. small_a, small_b: what is more of a step where these are not aligned.
-    last: of a work tile, besides its steps and what it stores. store: of 1024 elements of D; rough:
-    so many sixteenths of that where lines of D are not aligned; hides: whether a tile is stored
-    while others are computed. start: once. resident: blocks that a multiprocessor holds. held:
-    those that slices of K are to fill. split: slices of K, 0 for as many as suit. stream: whether
-    blocks share tiles. lines: whether a block computes whole lines of tiles. flows: whether
-    small blocks follow each other so that one ends while others work. few: 1 where the
-    kernel is for few rows, 2 where for few columns, or else 0.
-    sagging: 1024ths that products take longer where tensor cores are busy for long. sharing: what
-    blocks take that share tiles. group: tiles along M that are computed close in time. packs_a,
-    packs_b: whether that operand is packed: 0 never, 1 if it is not aligned, 2 always. size, out:
-    bytes of an element of A and B, and of D. turned: whether D's lines are its columns. spread_a,
-    spread_b, scatter: sixteenths of the bytes of A, B and D that device memory moves. torn: tenths
-    of the time to write D whose lines are not aligned. strewn_a, strewn_b: those of A and B that it
-    moves besides where lines are not aligned and K is in slices. run_a, run_b: whether lines of A
-    and B run along K. asked: for 128 bytes of a line that blocks ask for, which the L2 cache
-    answers one after another where all ask for the same few. packed: bytes that packing an element
-    takes as long as; added: those that adding up an element of a slice's sums does. kib: 1024 bytes
-    of device memory. cache: bytes of the L2 cache.
+    step from the L2 cache, or their boxes. small_a, small_b: what is more of a step where these are
+    not aligned. last: of a work tile, besides its steps and what it stores. store: of 1024 elements
+    of D; rough: so many sixteenths of that where lines of D are not aligned; hides: whether a tile
+    is stored while others are computed. start: once. resident: blocks that a multiprocessor holds.
+    held: those that slices of K are to fill. split: slices of K, 0 for as many as suit. stream:
+    whether blocks share tiles. lines: whether a block computes whole lines of tiles. flows: whether
+    small blocks follow each other so that one ends while others work. few: 1 where the kernel is
+    for few rows, 2 where for few columns, or else 0. sagging: 1024ths that products take longer
+    where tensor cores are busy for long. sharing: what blocks take that share tiles. group: tiles
+    along M that are computed close in time. packs_a, packs_b: whether that operand is packed: 0
+    never, 1 if it is not aligned, 2 always. size, out: bytes of an element of A and B, and of D.
+    turned: whether D's lines are its columns. spread_a, spread_b, scatter: sixteenths of the bytes
+    of A, B and D that device memory moves. torn: tenths of the time to write D whose lines are not
+    aligned. strewn_a, strewn_b: those of A and B that it moves besides where lines are not aligned
+    and K is in slices. run_a, run_b: whether lines of A and B run along K. asked: for 128 bytes of
+    a line that blocks ask for, which the L2 cache answers one after another where all ask for the
+    same few. packed: bytes that packing an element takes as long as; added: those that adding up an
+    element of a slice's sums does. kib: 1024 bytes of device memory. cache: bytes of the L2 cache.
     """
 
     tile_m: int
@@ -215,8 +214,12 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     step = tile.k * d.factor.size * d.parts
     rows, columns, sharers = cluster_of(spec.tunables)
     panels_a, panels_b = (PANELS if pace.unit == "wgmma" and not run else 1 for run in runs)
+
+    def in_boxes(run: bool) -> bool:  # across K; what is transposed first comes along K
+        return not run and not is_transposed(run, d.factor.size)
+
     boxes_a, boxes_b = (
-        BOX * clock * side * d.factor.size / PANEL if spec.row.persistent and not run else 0
+        BOX * clock * side * d.factor.size / PANEL if spec.row.persistent and in_boxes(run) else 0
         for side, run in zip((tile.m, tile.n), runs, strict=True)
     )
     copy_a = max(tile.m * step * byte * panels_a, boxes_a) * SHARED[columns]

@@ -167,7 +167,7 @@ def _fitted(
     for few, vectors, long in few_of(shape):
         if along_k(few, chosen.layouts):
             blocks = _long_blocks(vectors, shape.k * size // UNIT)
-            if size == 8:  # doubles need so many registers that blocks of 512 are alone
+            if size == 8:  # doubles need so many registers that blocks of 512 and more are alone
                 room = multiprocessors // products
                 blocks = [(s, t) for s, t in blocks if t < 512 or ceil_div(long, s) <= room]
         else:
