@@ -215,17 +215,18 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
     rows, columns, sharers = cluster_of(spec.tunables)
     panels_a, panels_b = (PANELS if pace.unit == "wgmma" and not run else 1 for run in runs)
 
+    persistent = spec.row.persistent
+
     def in_boxes(run: bool) -> bool:  # across K; what is transposed first comes along K
-        return not run and not is_transposed(run, d.factor.size)
+        return persistent and not run and not is_transposed(run, d.factor.size)
 
     boxes_a, boxes_b = (
-        BOX * clock * side * d.factor.size / PANEL if spec.row.persistent and in_boxes(run) else 0
+        BOX * clock * side * d.factor.size / PANEL if in_boxes(run) else 0
         for side, run in zip((tile.m, tile.n), runs, strict=True)
     )
     copy_a = max(tile.m * step * byte * panels_a, boxes_a) * SHARED[columns]
     copy_b = max(tile.n * step * byte * panels_b, boxes_b) * SHARED[rows]
     shared = _shared_bytes(spec, pace) / BANKS * clock
-    persistent = spec.row.persistent
     if spec.warp:
         resident = held_blocks(spec, gpu.capability)
     else:

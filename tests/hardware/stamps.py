@@ -121,7 +121,7 @@ def done(spec: KernelSpec, entry: Entry) -> Done:
     launches = planned(spec, problem, ALIGNED, MULTIPROCESSORS, 0).launches
     return Done(
         any(launch.kernel.endswith("_pack") for launch in launches),
-        any(bool(launch.args.get("early", False)) for launch in launches),
+        any(launch.args.get("early") for launch in launches),
     )
 
 
