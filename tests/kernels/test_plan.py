@@ -225,8 +225,8 @@ def test_tensor_maps_describe_the_operands() -> None:
     spec = make_spec("mma_tma", layout="rrr", threadblock="128x256x32")
     args = main(made(spec, 1000, 504, 64), spec)
     assert list(args) == [
-        "M", "N", "K", "alpha", "a_map", "b_map", "a_edge", "d_map", "beta", "C", "ldc", "D", "ldd",
-        "early",
+        "M", "N", "K", "alpha", "a_map", "b_map", "a_edge", "b_edge", "d_map", "beta", "C", "ldc",
+        "D", "ldd", "early",
     ]  # fmt: skip
     assert args["a_map"] == TensorMap(Pointer("A"), "f16", (64, 1000), 128, (32, 128), 64)
     assert args["b_map"] == TensorMap(Pointer("B"), "f16", (504, 64), 1008, (64, 32), 128)
@@ -247,13 +247,17 @@ def test_the_last_boxes_have_no_more_lines_than_the_matrix() -> None:
     strided = make_spec("mma_tma", layout="crr", threadblock="128x256x32")  # lines along M and N
     args = main(made(strided, 16, 24, 64), strided)
     assert args["a_map"].box == args["b_map"].box == (64, 32)
-    assert "a_edge" not in args
+    for m, n, last in ((16, 24, (16, 24)), (64, 129, (64, 8)), (70, 121, (8, 64))):
+        args = main(made(strided, m, n, 64), strided)
+        assert (args["a_edge"].box, args["b_edge"].box) == tuple((chunks, 32) for chunks in last)
+        assert args["a_edge"].swizzle == args["b_edge"].swizzle == 128
     shared = make_spec("wgmma", layout="rcr", threadblock="128x96x64", cluster="2x4")
     args = main(made(shared, 70, 50, 64), shared)
     assert (args["a_map"].box, args["b_map"].box) == ((64, 32), (64, 48))
     assert (args["a_edge"].box, args["b_edge"].box) == ((64, 6), (64, 2))
     lines = make_spec("wgmma", layout="rrr", threadblock="128x64x64", cluster="4x2")
-    assert main(made(lines, 70, 50, 64), lines)["b_map"].box == (64, 16)  # of each step
+    args = main(made(lines, 70, 50, 64), lines)
+    assert (args["b_map"].box, args["b_edge"].box) == ((64, 16), (56, 16))  # of each step
 
 
 def test_tensor_maps_of_nothing_are_empty() -> None:

@@ -30,8 +30,9 @@ class TensorMap:
     All lists start with the fastest dimension, as those of cuTensorMapEncodeTiled. `element` is a
     PTX type such as "f16", or "tf32" for TFLOAT32: f32, rounded on its way to shared memory. dims:
     elements. strides: bytes, of every dimension but the first. box: elements. steps: take every so
-    manieth element (the element strides). swizzle: 0, 32, 64 or 128 bytes. Elements outside of the
-    tensor are zeros. There is no interleaving.
+    manieth element (the element strides). swizzle: 0, 32, 64 or 128 bytes, and as far are rows of a
+    box apart in shared memory, which may be shorter, as on an H200. Elements outside of the tensor
+    are zeros. There is no interleaving.
     """
 
     buffer: DeviceArray
@@ -62,8 +63,6 @@ class TensorMap:
             "the swizzle is 0, 32, 64 or 128 bytes": self.swizzle in _ROW,
             "a row of a swizzled box is not longer than the swizzle":
                 not self.swizzle or inner <= self.swizzle,
-            "a row of a swizzled box shorter than the swizzle is not supported by the emulator":
-                not self.swizzle or inner >= self.swizzle,
         }  # fmt: skip
         for rule, kept in rules.items():
             if not kept:
@@ -105,7 +104,10 @@ class TensorMap:
 
     def shared_offsets(self, start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Of boxes that begin at `start` in shared memory: where each element lies."""
-        offset = start[:, None] + np.arange(math.prod(self.counts)) * self.size
+        count = self.counts[0]
+        row, column = np.divmod(np.arange(math.prod(self.counts)), count)
+        pitch = self.swizzle or count * self.size
+        offset = start[:, None] + row * pitch + column * self.size
         return offset ^ (offset >> 7 & _ROW[self.swizzle]) << 4
 
     def encode(self, number: int) -> bytes:

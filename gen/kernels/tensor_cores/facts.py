@@ -9,7 +9,7 @@ from gen.kernels.formulas import Fact, evaluate
 from gen.kernels.occupancy import occupancy
 from gen.kernels.tensor_cores.operands import Operand, operands, packing, rounded, transposed
 from gen.kernels.tensor_cores.tiles import lies_anywhere, sums, writes_d
-from gen.spec.arch import MOST_REGISTERS, WARP, compute_capability
+from gen.spec.arch import MOST_REGISTERS, UNIT, WARP, compute_capability
 from gen.spec.kernel import KernelSpec
 from gen.spec.problem import GROUPS
 
@@ -168,7 +168,6 @@ def _persistent(spec: KernelSpec, a: Operand, b: Operand) -> list[Fact]:
     boxes = [
         box
         for x, rows, tile in ((a, "M", "kTileM"), (b, "N", "kTileN"))
-        if x.along_k
         for box in _boxes(x, rows, tile)
     ]
     return [
@@ -187,13 +186,17 @@ def _apart(operand: Operand) -> Fact:
 
 
 def _boxes(x: Operand, rows: str, tile: str) -> list[Fact]:
-    """Lines of the boxes that TMA copies: it takes long for those that a matrix does not have."""
+    """What TMA copies in a box: it takes long for what a matrix does not have."""
     name, own = f"{x.letter}_box", f"{tile} / {x.sharers}" if x.sharers > 1 else tile
+    if not x.along_k:
+        unit = UNIT // x.size
+        last = f"({rows} - 1) % {x.panel} / {unit} * {unit} + {unit}"
+        return [Fact(f"{x.letter}_edge", last, "elements of a line in the last panel")] * x.ends
     if x.has_short_boxes:
         return [Fact(name, f"{rows} < {tile} ? {rows} : {tile}", "lines of it")]
     box = Fact(name, own, "lines of it" + ", which a block copies" * (x.sharers > 1))
     edge = Fact(f"{x.letter}_edge", f"({rows} - 1) % {name} + 1", "of the last one")
-    return [box, edge] if x.has_edge else [box]
+    return [box, edge] if x.ends else [box]
 
 
 def _blocks(spec: KernelSpec) -> list[Fact]:

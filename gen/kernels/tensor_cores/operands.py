@@ -79,18 +79,16 @@ class Operand:
 
     @property
     def ends(self) -> bool:
-        """Whether TMA copies nothing of a tile that is beyond the matrix's edge."""
+        """Whether TMA copies nothing of a tile that is beyond the matrix's edge.
+
+        A second map has boxes as large as what the last ones have of the matrix.
+        """
         return not self.grouped and self.parts == 1
 
     @property
     def may_lack_tiles(self) -> bool:
         """Whether a block of a cluster may have a tile that is wholly beyond the edge."""
         return self.ends and self.spread > 1
-
-    @property
-    def has_edge(self) -> bool:
-        """Whether it has a map whose boxes have as many lines as the last tile, for that one."""
-        return self.ends and self.along_k
 
     @property
     def panel(self) -> int:

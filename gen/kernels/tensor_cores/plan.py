@@ -35,7 +35,7 @@ def parameters(spec: KernelSpec) -> tuple[signature.Parameter, ...]:
     epilogue = signature.of_epilogue(spec)
     wanted = writes_d(spec.tunables), epilogue, spec.split_k != 1, spec.several, spec.stream_k
     if spec.row.persistent:
-        edges = [x.letter for x in operands(spec) if x.has_edge]
+        edges = [x.letter for x in operands(spec) if x.ends]
         return signature.mma_tma(*wanted, may_be_early(spec), edges)
     return signature.mma(*wanted)
 
@@ -115,7 +115,7 @@ def plan(
         values["early"] = _flag(found.get("early", 0))
         for x in sides:
             values[f"{x.letter}_map"] = _map(spec, x, read[x.letter], found, "box")
-            if x.has_edge:
+            if x.ends:
                 values[f"{x.letter}_edge"] = _map(spec, x, read[x.letter], found, "edge")
         values["d_map"] = _map_of_d(spec, problem, found, alignment.d)
     main = Launch(
@@ -186,9 +186,10 @@ def _map(
     boxes: "box" for those of whole tiles, "edge" for the last one.
     """
     rows, k, step = found["M" if x.letter == "a" else "N"], found["K"], spec.threadblock.k
-    dims, box = (rows, k), (x.panel, x.box_lines(step))
+    panel = found[f"{x.letter}_edge"] if boxes == "edge" else x.panel
+    dims, box, span = (rows, k), (panel, x.box_lines(step)), x.panel
     if x.along_k:
-        dims, box = (k, rows), (step, found[f"{x.letter}_{boxes}"])
+        dims, box, span = (k, rows), (step, found[f"{x.letter}_{boxes}"]), step
     pitch = found[f"{x.letter}_ld"] * x.size
     return TensorMap(
         at,
@@ -196,7 +197,7 @@ def _map(
         dims if k else (0, 0),
         pitch,
         box,
-        box[0] * x.size,
+        span * x.size,
         x.parts,
         (found[f"{x.letter}_count"], found[f"{x.letter}_apart"] * x.size) if x.batched else None,
         spec.grouped_k,

@@ -12,7 +12,7 @@ from gen.kernels.tunables import Choice, Conflict, Integer, sizes
 from gen.kernels.variant import BATCHED, MAX_THREADS, Geometry, Pace, Variant
 from gen.spec.arch import UNIT, WARP
 from gen.spec.dtypes import DTYPES, TENSOR_DTYPES, DTypes
-from gen.spec.kernel import Tile
+from gen.spec.kernel import KernelSpec, Tile
 
 _LONG, _SHORT = 16, 8  # lines of an instruction's operands
 _PIECES = {16: "uint32_t", 32: "uint2", 64: "uint4"}  # of a line across K, by the strip's length
@@ -64,12 +64,24 @@ def _rules(chosen: Choice) -> None:
 
 
 def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
-    """Its defaults; where lines run across K, also longer strips, for D with many columns.
+    """Its defaults; longer strips, for D with many columns; where lines run along K, fewer turns.
 
     Not 16 rows in a block: on an H200, wgmma with tiles of 64x64 was faster.
     """
     usual = gemv.few_grid(8)(chosen)
-    return [*usual, *({**one, "strip": 64, "threads": 128} for one in usual)]
+    longer = [{**one, "strip": 64, "threads": 128} for one in usual]
+    fewer = [{**one, "ahead": 2} for one in usual if gemv.along_k(one["few"], chosen.layouts)]
+    return [*usual, *longer, *fewer]
+
+
+def _printed(spec: KernelSpec) -> Mapping[str, Any]:
+    """How it reads.
+
+    lets_next_start: where a thread can ask for each piece of what comes first.
+    """
+    printed = gemv.few_printed(spec)
+    strip, threads = spec.tunables["strip"], spec.tunables["threads"]
+    return {**printed, "lets_next_start": printed["w_along"] and 8 * strip <= threads}
 
 
 def _pace(dtypes: DTypes) -> Pace:
@@ -103,7 +115,7 @@ SKINNY = Variant(
     DTYPES_SINCE,
     min_arch=80,
     rules=_rules,
-    printed=gemv.few_printed,
+    printed=_printed,
     grid=_grid,
     pace=_pace,
     waits=True,

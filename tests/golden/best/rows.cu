@@ -321,6 +321,22 @@ __device__ inline void read(uint32_t (&to)[4], const input_t* line, index_t k, i
   }
 }
 
+// Reads those of a line of B, as nobody does again: they do not take the place of A in the L1 cache, and
+// memory is asked for 256 bytes at a time.
+template <bool kAligned>
+__device__ inline void read_once(uint32_t (&to)[4], const input_t* line, index_t k, index_t K) {
+  if constexpr (kAligned) {
+    to[0] = to[1] = to[2] = to[3] = 0;
+    if (k < K) {
+      asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                   : "l"(line + k));
+    }
+  } else {
+    read<false>(to, line, k, K);
+  }
+}
+
 // What a lane has of a slab. Lane 4g + t (g = 0..7, t = 0..3) has two of 16 columns of B, and row g of 8 of
 // A; along K, elements t * kWidth to t * kWidth + kWidth - 1. Instructions multiply 4 of these at a time, and
 // as many of every other t. Which of a slab's elements they are does not matter, as long as they are the
@@ -350,7 +366,9 @@ __device__ inline void multiply(
   }
   const auto read_slab = [&](Slab& slab, index_t k) {
 #pragma unroll
-    for (int i = 0; i < 2 * kFragments; ++i) read<kAligned>(slab.b[i], b_lines[i], k, K);
+    for (int i = 0; i < 2 * kFragments; ++i) {
+      read_once<kAligned>(slab.b[i], b_lines[i], k, K);
+    }
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
       read<kAligned>(slab.a[i], a_lines[i], k, K);

@@ -112,7 +112,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -413,8 +413,9 @@ extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_mma_tma_bf16_rrc_sk20_linear_bias_gelu(  // partial sums of A * B
         index_t M, index_t N, index_t K, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t b_edge,
-        bool early, index_t slices, scalar_t* partials) {
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, bool early, index_t slices,
+        scalar_t* partials) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -454,12 +455,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && first < last) {
       const int k = first * kTileK;
-      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int a_chunks = inside((rows - row0 + 7) / 8, kTileM / 8);  // of each line
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k);
+        const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+        if (col0 == 0 && panel * 8 < a_chunks) prefetch_box(a_boxes, row0 + panel * 64, k);
       }
       if (row0 == 0) prefetch_box(b_boxes, k, col0);
     }
@@ -487,10 +489,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     for (int w = blockIdx.x; w < work; next(w)) {
       // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
-      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int a_chunks = inside((rows - row0 + 7) / 8, kTileM / 8);  // of each line
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      const int bytes = a_panels * kPanelA + b_lines * 128;  // of both
+      const int bytes = a_chunks * (kTileK * 16) + b_lines * 128;  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -499,8 +501,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int panel = 0; panel < kTileM / 64; ++panel) {
-          if (panel < a_panels) {
-            copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, full(stage));
+          const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+          if (panel * 8 < a_chunks) {
+            copy_box(a + panel * kPanelA, a_boxes, row0 + panel * 64, k, full(stage));
           }
         }
         copy_box(b, b_boxes, k, col0, full(stage));
@@ -601,6 +604,7 @@ struct Plan {
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_edge = (M - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t b_box = kTileN;  // lines of it
   index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
@@ -707,8 +711,11 @@ gemm_mma_tma_bf16_rrc_sk20_linear_bias_gelu_launch(  // D = alpha * A * B + beta
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  tensor_map_t a_map, b_map, b_edge;
+  tensor_map_t a_map, b_map, a_edge, b_edge;
   error = make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK);
+  if (error == cudaSuccess) {
+    error = make_map(a_edge, kInput, 2, a, plan.M, K, plan.a_ld, plan.a_edge, kTileK);
+  }
   if (error == cudaSuccess) {
     error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
   }
@@ -735,7 +742,7 @@ gemm_mma_tma_bf16_rrc_sk20_linear_bias_gelu_launch(  // D = alpha * A * B + beta
   }
   error = launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, a_map, b_map, b_edge, plan.early, plan.slices, partials);
+      plan.M, plan.N, K, a_map, b_map, a_edge, b_edge, plan.early, plan.slices, partials);
   if (error != cudaSuccess) return error;
 
   return launch(  // a kernel that adds up the partial sums

@@ -126,7 +126,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -466,8 +466,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
         scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
-        const __grid_constant__ tensor_map_t d_map, scalar_t beta, const output_t* C, index_t ldc,
-        index_t stride_c, output_t* D, index_t ldd, index_t stride_d, bool early) {
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
+        index_t stride_d, bool early) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -505,11 +506,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     if (early && steps > 0) {
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      if (col0 == 0) prefetch_box(a_boxes, 0, row0, a_matrix);
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
+      if (col0 == 0 && (a_count > 1 || product == 0)) prefetch_box(a_boxes, 0, row0, a_matrix);
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0, b_matrix);
+        const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+        if (row0 == 0 && (b_count > 1 || product == 0) && panel * 8 < b_chunks) {
+          prefetch_box(b_boxes, col0 + panel * 64, 0, b_matrix);
+        }
       }
     }
   }
@@ -540,8 +544,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      const int bytes = a_lines * 128 + b_panels * kPanelB;  // of both
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
+      const int bytes = a_lines * 128 + b_chunks * (kTileK * 16);  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -551,8 +555,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         copy_box(a, a_boxes, k, row0, a_matrix, full(stage));
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          if (panel < b_panels) {
-            copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, b_matrix, full(stage));
+          const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+          if (panel * 8 < b_chunks) {
+            copy_box(b + panel * kPanelB, b_boxes, col0 + panel * 64, k, b_matrix, full(stage));
           }
         }
         advance();
@@ -666,6 +671,7 @@ struct Plan {
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM;  // lines of it
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_edge = (N - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
@@ -782,7 +788,7 @@ gemm_mma_tma_f16_rrr_batched_launch(  // D = alpha * A * B + beta * C
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, a_edge, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(
       a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, plan.a_count, plan.a_apart);
   if (error == cudaSuccess) {
@@ -793,6 +799,11 @@ gemm_mma_tma_f16_rrr_batched_launch(  // D = alpha * A * B + beta * C
   if (error == cudaSuccess) {
     error =
         make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK, plan.b_count, plan.b_apart);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_edge, kInput, 2, b, plan.N, K, plan.b_ld, plan.b_edge, kTileK, plan.b_count,
+        plan.b_apart);
   }
   const bool whole = size_t(D) % 16 == 0 && ldd % 8 == 0 && stride_d % 8 == 0;
   if (error == cudaSuccess && whole) {
@@ -815,8 +826,8 @@ gemm_mma_tma_f16_rrr_batched_launch(  // D = alpha * A * B + beta * C
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, a_edge, d_map,
-      beta, C, ldc, stride_c, D, ldd, stride_d, plan.early);
+      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, a_edge, b_edge,
+      d_map, beta, C, ldc, stride_c, D, ldd, stride_d, plan.early);
 }
 
 #endif  // __CUDACC_RTC__

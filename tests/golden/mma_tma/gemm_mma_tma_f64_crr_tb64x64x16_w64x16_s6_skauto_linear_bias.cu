@@ -113,7 +113,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -603,7 +603,8 @@ constexpr int kSharedBytes = kStages * (kStageBytes + 16) + kStagingBytes + 1024
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
         const output_t* bias, index_t slices, scalar_t* partials) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -644,15 +645,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     for (int n = first; early && n < last && n < first + 2; ++n) {
       const int k = n * kTileK;
-      const int a_panels = inside((rows - row0 + 15) / 16, kTileM / 16);
-      const int b_panels = inside((cols - col0 + 15) / 16, kTileN / 16);
+      const int a_chunks = inside((rows - row0 + 1) / 2, kTileM / 2);  // of each line
+      const int b_chunks = inside((cols - col0 + 1) / 2, kTileN / 2);  // of each line
 #pragma unroll 4
       for (int panel = 0; panel < kTileM / 16; ++panel) {
-        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 16, k);
+        const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+        if (col0 == 0 && panel * 8 < a_chunks) prefetch_box(a_boxes, row0 + panel * 16, k);
       }
 #pragma unroll 4
       for (int panel = 0; panel < kTileN / 16; ++panel) {
-        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 16, k);
+        const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+        if (row0 == 0 && panel * 8 < b_chunks) prefetch_box(b_boxes, col0 + panel * 16, k);
       }
     }
   }
@@ -677,9 +680,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     for (int w = blockIdx.x; w < work; next(w)) {
       // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
-      const int a_panels = inside((rows - row0 + 15) / 16, kTileM / 16);
-      const int b_panels = inside((cols - col0 + 15) / 16, kTileN / 16);
-      const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both
+      const int a_chunks = inside((rows - row0 + 1) / 2, kTileM / 2);  // of each line
+      const int b_chunks = inside((cols - col0 + 1) / 2, kTileN / 2);  // of each line
+      const int bytes = a_chunks * (kTileK * 16) + b_chunks * (kTileK * 16);  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -689,15 +692,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         // All coordinates at once would take registers of the consumers, too.
 #pragma unroll 4
         for (int panel = 0; panel < kTileM / 16; ++panel) {
-          if (panel < a_panels) {
-            copy_box(a + panel * kPanelA, a_map, row0 + panel * 16, k, full(stage));
+          const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+          if (panel * 8 < a_chunks) {
+            copy_box(a + panel * kPanelA, a_boxes, row0 + panel * 16, k, full(stage));
           }
         }
         // All coordinates at once would take registers of the consumers, too.
 #pragma unroll 4
         for (int panel = 0; panel < kTileN / 16; ++panel) {
-          if (panel < b_panels) {
-            copy_box(b + panel * kPanelB, b_map, col0 + panel * 16, k, full(stage));
+          const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+          if (panel * 8 < b_chunks) {
+            copy_box(b + panel * kPanelB, b_boxes, col0 + panel * 16, k, full(stage));
           }
         }
         advance();
@@ -808,6 +813,8 @@ struct Plan {
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_edge = (M - 1) % 16 / 2 * 2 + 2;  // elements of a line in the last panel
+  index_t b_edge = (N - 1) % 16 / 2 * 2 + 2;  // elements of a line in the last panel
   index_t a_lanes = a_length > 16 ? 32 : 8;  // for a line
   index_t b_lanes = b_length > 16 ? 32 : 8;  // for a line
   index_t a_pieces = (a_lines * a_lanes + 511) / 512 * ((a_length + 63) / 64);  // for blocks
@@ -917,9 +924,15 @@ gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias_launch(  // D = alp
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 8, a, plan.M, K, plan.a_ld, 16, kTileK);
+  if (error == cudaSuccess) {
+    error = make_map(a_edge, kInput, 8, a, plan.M, K, plan.a_ld, plan.a_edge, kTileK);
+  }
   if (error == cudaSuccess) error = make_map(b_map, kInput, 8, b, plan.N, K, plan.b_ld, 16, kTileK);
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 8, b, plan.N, K, plan.b_ld, plan.b_edge, kTileK);
+  }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 2 == 0) {
     error = make_map(d_map, kInput, 8, D, plan.N, plan.M, ldd, 16, 64);
   }
@@ -943,8 +956,8 @@ gemm_mma_tma_f64_crr_tb64x64x16_w64x16_s6_skauto_linear_bias_launch(  // D = alp
   }
   error = launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, d_map, beta, C, ldc, D, ldd, plan.early, bias,
-      plan.slices, partials);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early, bias, plan.slices, partials);
   if (error != cudaSuccess || plan.slices == 1) return error;
 
   return launch(  // a kernel that adds up the partial sums

@@ -99,7 +99,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -545,10 +545,10 @@ extern "C" __device__ void compile_for_sm_90a();  // is nowhere
 extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on each multiprocessor
     gemm_wgmma_bf16_f32_rrc_tb256x128x32_skauto_linear_bias_relu(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t b_edge,
-        const __grid_constant__ tensor_map_t d_map, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, bool early, const output_t* bias, index_t slices,
-        scalar_t* partials) {
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early,
+        const output_t* bias, index_t slices, scalar_t* partials) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -590,12 +590,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     // A little comes to L2 while the kernels before still run, asked for by the first that read it.
     if (early && first < last) {
       const int k = first * kTileK;
-      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int a_chunks = inside((rows - row0 + 7) / 8, kTileM / 8);  // of each line
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k);
+        const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+        if (col0 == 0 && panel * 8 < a_chunks) prefetch_box(a_boxes, row0 + panel * 64, k);
       }
       if (row0 == 0) prefetch_box(b_boxes, k, col0);
     }
@@ -623,10 +624,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     for (int w = blockIdx.x; w < work; next(w)) {
       // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
-      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
+      const int a_chunks = inside((rows - row0 + 7) / 8, kTileM / 8);  // of each line
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      const int bytes = a_panels * kPanelA + b_lines * 64;  // of both
+      const int bytes = a_chunks * (kTileK * 16) + b_lines * 64;  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -635,8 +636,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int panel = 0; panel < kTileM / 64; ++panel) {
-          if (panel < a_panels) {
-            copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, full(stage));
+          const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+          if (panel * 8 < a_chunks) {
+            copy_box(a + panel * kPanelA, a_boxes, row0 + panel * 64, k, full(stage));
           }
         }
         copy_box(b, b_boxes, k, col0, full(stage));
@@ -737,6 +739,7 @@ struct Plan {
   index_t work = tiles * slices;
   index_t blocks = work < multiprocessors ? work : multiprocessors;
   bool early = work == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_edge = (M - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t b_box = kTileN;  // lines of it
   index_t b_edge = (N - 1) % b_box + 1;  // of the last one
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
@@ -752,10 +755,11 @@ constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is 
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Describes a matrix to the TMA.
+// `span`: bytes from a line of a box to the next one in shared memory; the swizzle has as many.
 // The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
-    index_t lines, index_t ld, index_t box_length, index_t box_lines) {
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, int span) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
   static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
@@ -772,10 +776,9 @@ inline cudaError_t make_map(
   }
   const cuuint64_t sizes[] = {cuuint64_t(length), cuuint64_t(lines)}, pitch = cuuint64_t(ld * size);
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines)}, every[] = {1, 1};
-  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
-  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUtensorMapSwizzle swizzle = span == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : span == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
   // L2 reads what is asked for, and no more: memory is 3 to 6 % slower with pieces of 256 bytes.
   const CUresult result = encode(
       reinterpret_cast<CUtensorMap*>(&map), type, 2, const_cast<void*>(matrix), sizes, &pitch, box,
@@ -852,17 +855,20 @@ gemm_wgmma_bf16_f32_rrc_tb256x128x32_skauto_linear_bias_relu_launch(  // D = alp
   const auto partials = reinterpret_cast<scalar_t*>(space + plan.partials_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  tensor_map_t a_map, b_map, b_edge, d_map{};
-  error = make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK);
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
+  error = make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK, 128);
   if (error == cudaSuccess) {
-    error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box);
+    error = make_map(a_edge, kInput, 2, a, plan.M, K, plan.a_ld, plan.a_edge, kTileK, 128);
   }
   if (error == cudaSuccess) {
-    error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge);
+    error = make_map(b_map, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_box, 64);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 2, b, K, plan.N, plan.b_ld, kTileK, plan.b_edge, 64);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 4 == 0) {
     constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    error = make_map(d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 16);
+    error = make_map(d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 16, 128);
   }
   if (error != cudaSuccess) return error;
 
@@ -884,8 +890,8 @@ gemm_wgmma_bf16_f32_rrc_tb256x128x32_skauto_linear_bias_relu_launch(  // D = alp
   }
   error = launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, b_edge, d_map, beta, C, ldc, D, ldd, plan.early, bias,
-      plan.slices, partials);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early, bias, plan.slices, partials);
   if (error != cudaSuccess || plan.slices == 1) return error;
 
   return launch(  // a kernel that adds up the partial sums

@@ -115,7 +115,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -580,9 +580,9 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
         index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
         scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
-        const __grid_constant__ tensor_map_t d_map, scalar_t beta, const output_t* C, index_t ldc,
-        index_t stride_c, output_t* D, index_t ldd, index_t stride_d, bool early,
-        const output_t* bias) {
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
+        index_t stride_d, bool early, const output_t* bias) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -635,13 +635,17 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       const int k = first * kTileK;
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      if (col0 == 0 && a_lines > 0) prefetch_box(a_boxes, k, row0, a_matrix);
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
+      if (col0 == 0 && (a_count > 1 || product == 0) && a_lines > 0) {
+        prefetch_box(
+            a_boxes, k, row0, a_matrix);
+      }
 #pragma unroll
       for (int i = 0; i < kTileN / 64 / 2; ++i) {
         const int panel = 2 * i + b_part;
-        if (row0 < kTileM * 2 && panel < b_panels) {
-          prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
+        const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+        if (row0 < kTileM * 2 && (b_count > 1 || product == 0) && panel * 8 < b_chunks) {
+          prefetch_box(b_boxes, col0 + panel * 64, k, b_matrix);
         }
       }
     }
@@ -671,8 +675,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      const int bytes = a_lines * 128 + b_panels * kPanelB;  // of both
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
+      const int bytes = a_lines * 128 + b_chunks * (kTileK * 16);  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -683,9 +687,10 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
 #pragma unroll
         for (int i = 0; i < kTileN / 64 / 2; ++i) {
           const int panel = 2 * i + b_part;
-          if (panel < b_panels) {
+          const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+          if (panel * 8 < b_chunks) {
             share_box(
-                b + panel * kPanelB, b_map, col0 + panel * 64, k, b_matrix, full(stage), b_sharers);
+                b + panel * kPanelB, b_boxes, col0 + panel * 64, k, b_matrix, full(stage), b_sharers);
           }
         }
         advance();
@@ -800,6 +805,7 @@ struct Plan {
   bool early = tiles * 8 == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM;  // lines of it
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_edge = (N - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
@@ -817,10 +823,11 @@ constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is 
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Describes the matrices of a batch to the TMA.
+// `span`: bytes from a line of a box to the next one in shared memory; the swizzle has as many.
 // The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
-    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t count,
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, int span, index_t count,
     index_t apart) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
@@ -840,10 +847,9 @@ inline cudaError_t make_map(
   const cuuint64_t pitches[] = {cuuint64_t(ld * size), cuuint64_t(apart * size)};
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), 1};
   const cuuint32_t every[] = {1, 1, 1};
-  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
-  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUtensorMapSwizzle swizzle = span == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : span == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
   // L2 reads what is asked for, and no more: memory is 3 to 6 % slower with pieces of 256 bytes.
   const CUresult result = encode(
       reinterpret_cast<CUtensorMap*>(&map), type, 3, const_cast<void*>(matrix), sizes, pitches, box,
@@ -928,22 +934,28 @@ gemm_wgmma_bf16_rrr_tb64x128x64_s7_c2x1x4_linear_bias_batched_launch(  // D = al
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  tensor_map_t a_map, b_map, a_edge, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(
-      a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, plan.a_count, plan.a_apart);
+      a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, 128, plan.a_count,
+      plan.a_apart);
   if (error == cudaSuccess) {
     error = make_map(
-        a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge, plan.a_count,
+        a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge, 128, plan.a_count,
         plan.a_apart);
   }
   if (error == cudaSuccess) {
-    error =
-        make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK, plan.b_count, plan.b_apart);
+    error = make_map(
+        b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK, 128, plan.b_count, plan.b_apart);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_edge, kInput, 2, b, plan.N, K, plan.b_ld, plan.b_edge, kTileK, 128, plan.b_count,
+        plan.b_apart);
   }
   const bool whole = size_t(D) % 16 == 0 && ldd % 8 == 0 && stride_d % 8 == 0;
   if (error == cudaSuccess && whole) {
     error = make_map(
-        d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16, batch, batch > 1 ? stride_d : ldd);
+        d_map, kInput, 2, D, plan.N, plan.M, ldd, 32, 16, 64, batch, batch > 1 ? stride_d : ldd);
   }
   if (error != cudaSuccess) return error;
 
@@ -957,8 +969,8 @@ gemm_wgmma_bf16_rrr_tb64x128x64_s7_c2x1x4_linear_bias_batched_launch(  // D = al
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, a_edge, d_map,
-      beta, C, ldc, stride_c, D, ldd, stride_d, plan.early, bias);
+      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, a_edge, b_edge,
+      d_map, beta, C, ldc, stride_c, D, ldd, stride_d, plan.early, bias);
 }
 
 #endif  // __CUDACC_RTC__

@@ -105,7 +105,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -522,7 +522,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     gemm_wgmma_f16_f32_crc_tb64x64x64_stream1_linear_bias_batched(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, index_t batch, index_t a_count, index_t b_count,
         scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
-        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t d_map,
+        const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
         scalar_t beta, const output_t* C, index_t ldc, index_t stride_c, output_t* D, index_t ldd,
         index_t stride_d, bool early, const output_t* bias, void* partials, int* flags) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
@@ -583,15 +584,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     const int a_matrix = a_count > 1 ? product : 0, b_matrix = b_count > 1 ? product : 0;
     for (int n = first; early && n < last && n < 2; ++n) {
       const int k = n * kTileK;
-      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      const int a_chunks = inside((rows - row0 + 7) / 8, kTileM / 8);  // of each line
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
 #pragma unroll
       for (int panel = 0; panel < kTileM / 64; ++panel) {
-        if (col0 == 0 && panel < a_panels) prefetch_box(a_map, row0 + panel * 64, k, a_matrix);
+        const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+        if (col0 == 0 && (a_count > 1 || product == 0) && panel * 8 < a_chunks) {
+          prefetch_box(a_boxes, row0 + panel * 64, k, a_matrix);
+        }
       }
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 64, k, b_matrix);
+        const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+        if (row0 == 0 && (b_count > 1 || product == 0) && panel * 8 < b_chunks) {
+          prefetch_box(b_boxes, col0 + panel * 64, k, b_matrix);
+        }
       }
     }
   }
@@ -618,9 +625,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       const int turned = w > begin_tile && first == 0 ? begin_step : 0;
       // Nothing beyond the edges of A and B is copied: the TMA takes longer there than elsewhere.
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
-      const int a_panels = inside((rows - row0 + 63) / 64, kTileM / 64);
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      const int bytes = a_panels * kPanelA + b_panels * kPanelB;  // of both
+      const int a_chunks = inside((rows - row0 + 7) / 8, kTileM / 8);  // of each line
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
+      const int bytes = a_chunks * (kTileK * 16) + b_chunks * (kTileK * 16);  // of both
 #pragma unroll 1
       for (int n = first; n < last; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -631,14 +638,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         const uint32_t a = stages + stage * kStageBytes, b = a + kBytesA;
 #pragma unroll
         for (int panel = 0; panel < kTileM / 64; ++panel) {
-          if (panel < a_panels) {
-            copy_box(a + panel * kPanelA, a_map, row0 + panel * 64, k, a_matrix, full(stage));
+          const tensor_map_t& a_boxes = panel < a_chunks / 8 ? a_map : a_edge;
+          if (panel * 8 < a_chunks) {
+            copy_box(a + panel * kPanelA, a_boxes, row0 + panel * 64, k, a_matrix, full(stage));
           }
         }
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          if (panel < b_panels) {
-            copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, b_matrix, full(stage));
+          const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+          if (panel * 8 < b_chunks) {
+            copy_box(b + panel * kPanelB, b_boxes, col0 + panel * 64, k, b_matrix, full(stage));
           }
         }
         advance();
@@ -742,6 +751,8 @@ struct Plan {
   index_t flags = sharing * 4;  // for each warp of a tile one
   index_t bytes = flags_offset + flags * 4;  // of the workspace
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
+  index_t a_edge = (M - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
+  index_t b_edge = (N - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t a_apart = a_count > 1 ? a_stride : a_ld;  // matrices, for the TMA
   index_t b_apart = b_count > 1 ? b_stride : b_ld;  // matrices, for the TMA
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
@@ -868,12 +879,22 @@ gemm_wgmma_f16_f32_crc_tb64x64x64_stream1_linear_bias_batched_launch(  // D = al
   const auto flags = reinterpret_cast<int*>(space + plan.flags_offset);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error =
       make_map(a_map, kInput, 2, a, plan.M, K, plan.a_ld, 64, kTileK, plan.a_count, plan.a_apart);
   if (error == cudaSuccess) {
+    error = make_map(
+        a_edge, kInput, 2, a, plan.M, K, plan.a_ld, plan.a_edge, kTileK, plan.a_count,
+        plan.a_apart);
+  }
+  if (error == cudaSuccess) {
     error =
         make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK, plan.b_count, plan.b_apart);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(
+        b_edge, kInput, 2, b, plan.N, K, plan.b_ld, plan.b_edge, kTileK, plan.b_count,
+        plan.b_apart);
   }
   const bool whole = size_t(D) % 16 == 0 && ldd % 4 == 0 && stride_d % 4 == 0;
   if (error == cudaSuccess && whole) {
@@ -903,8 +924,8 @@ gemm_wgmma_f16_f32_crc_tb64x64x64_stream1_linear_bias_batched_launch(  // D = al
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, d_map, beta, C,
-      ldc, stride_c, D, ldd, stride_d, plan.early, bias, partials, flags);
+      plan.M, plan.N, K, batch, plan.a_count, plan.b_count, alpha, a_map, b_map, a_edge, b_edge,
+      d_map, beta, C, ldc, stride_c, D, ldd, stride_d, plan.early, bias, partials, flags);
 }
 
 #endif  // __CUDACC_RTC__

@@ -110,7 +110,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -478,8 +478,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
       const int b_lines = inside(cols - col0, kTileN);
       const tensor_map_t& b_boxes = b_lines < kTileN ? b_edge : b_map;
-      if (col0 == 0) prefetch_box(a_boxes, 0, row0, a_matrix);
-      if (row0 == 0) prefetch_box(b_boxes, 0, col0, b_matrix);
+      if (col0 == 0 && (a_count > 1 || product == 0)) prefetch_box(a_boxes, 0, row0, a_matrix);
+      if (row0 == 0 && (b_count > 1 || product == 0)) prefetch_box(b_boxes, 0, col0, b_matrix);
     }
   }
   __syncthreads();

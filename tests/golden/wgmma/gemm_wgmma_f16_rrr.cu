@@ -107,7 +107,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -420,8 +420,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     gemm_wgmma_f16_rrr(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
-        const __grid_constant__ tensor_map_t d_map, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, bool early) {
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -457,11 +457,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
     if (early && steps > 0) {
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
       if (col0 == 0) prefetch_box(a_boxes, 0, row0);
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (row0 == 0 && panel < b_panels) prefetch_box(b_map, col0 + panel * 64, 0);
+        const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+        if (row0 == 0 && panel * 8 < b_chunks) prefetch_box(b_boxes, col0 + panel * 64, 0);
       }
     }
   }
@@ -490,8 +491,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
       // Stages hold anything there, which is multiplied for rows and columns that D does not have.
       const int a_lines = inside(rows - row0, kTileM);
       const tensor_map_t& a_boxes = a_lines < kTileM ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      const int bytes = a_lines * 128 + b_panels * kPanelB;  // of both
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
+      const int bytes = a_lines * 128 + b_chunks * (kTileK * 16);  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -501,8 +502,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)  // one block stays on
         copy_box(a, a_boxes, k, row0, full(stage));
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          if (panel < b_panels) {
-            copy_box(b + panel * kPanelB, b_map, col0 + panel * 64, k, full(stage));
+          const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+          if (panel * 8 < b_chunks) {
+            copy_box(b + panel * kPanelB, b_boxes, col0 + panel * 64, k, full(stage));
           }
         }
         advance();
@@ -585,6 +587,7 @@ struct Plan {
   bool early = tiles == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM;  // lines of it
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_edge = (N - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
   index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
   index_t a_pieces = (a_lines * a_lanes + 511) / 512 * ((a_length + 255) / 256);  // for blocks
@@ -683,12 +686,15 @@ gemm_wgmma_f16_rrr_launch(  // D = alpha * A * B + beta * C
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, a_edge, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {
     error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
   }
   if (error == cudaSuccess) error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK);
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 2, b, plan.N, K, plan.b_ld, plan.b_edge, kTileK);
+  }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
   }
@@ -707,7 +713,8 @@ gemm_wgmma_f16_rrr_launch(  // D = alpha * A * B + beta * C
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early);
 }
 
 #endif  // __CUDACC_RTC__

@@ -111,7 +111,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Of `most` lines, or panels, those before the edge of a matrix, which is so many further on.
+// Of `most` lines, or chunks, those before the edge of a matrix, which is so many further on.
 __device__ inline int inside(int edge, int most) {
   return edge < 0 ? 0 : edge < most ? edge : most;
 }
@@ -442,8 +442,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
     gemm_wgmma_f16_rrr_pingpong_tb128x64x64_s8_c2x4(  // D = alpha * A * B + beta * C
         index_t M, index_t N, index_t K, scalar_t alpha, const __grid_constant__ tensor_map_t a_map,
         const __grid_constant__ tensor_map_t b_map, const __grid_constant__ tensor_map_t a_edge,
-        const __grid_constant__ tensor_map_t d_map, scalar_t beta, const output_t* C, index_t ldc,
-        output_t* D, index_t ldd, bool early) {
+        const __grid_constant__ tensor_map_t b_edge, const __grid_constant__ tensor_map_t d_map,
+        scalar_t beta, const output_t* C, index_t ldc, output_t* D, index_t ldd, bool early) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL  // nvcc -arch=sm_90a makes PTX for sm_90, too: not to be run
   compile_for_sm_90a();
 #else
@@ -488,12 +488,13 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       const int a_lines = inside(rows - row0, kTileM);
       const int a_own = inside(a_lines - a_part * (kTileM / 4), kTileM / 4);
       const tensor_map_t& a_boxes = a_own < kTileM / 4 ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
       if (col0 < kTileN * 4 && a_own > 0) prefetch_box(a_boxes, 0, row0 + a_part * (kTileM / 4));
 #pragma unroll
       for (int panel = 0; panel < kTileN / 64; ++panel) {
-        if (row0 < kTileM * 2 && panel < b_panels) {
-          prefetch_box(b_map, col0 + panel * 64, b_part * (kTileK / 2));
+        const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+        if (row0 < kTileM * 2 && panel * 8 < b_chunks) {
+          prefetch_box(b_boxes, col0 + panel * 64, b_part * (kTileK / 2));
         }
       }
     }
@@ -520,8 +521,8 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
       const int a_lines = inside(rows - row0, kTileM);
       const int a_own = inside(a_lines - a_part * (kTileM / 4), kTileM / 4);
       const tensor_map_t& a_boxes = a_own < kTileM / 4 ? a_edge : a_map;
-      const int b_panels = inside((cols - col0 + 63) / 64, kTileN / 64);
-      const int bytes = a_lines * 128 + b_panels * kPanelB;  // of both
+      const int b_chunks = inside((cols - col0 + 7) / 8, kTileN / 8);  // of each line
+      const int bytes = a_lines * 128 + b_chunks * (kTileK * 16);  // of both
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         barrier_wait(empty(stage), phase ^ 1);  // true at once the first time round
@@ -535,9 +536,10 @@ extern "C" __global__ void __cluster_dims__(kClusterBlocks, 1, 1)
         }
 #pragma unroll
         for (int panel = 0; panel < kTileN / 64; ++panel) {
-          if (panel < b_panels) {
+          const tensor_map_t& b_boxes = panel < b_chunks / 8 ? b_map : b_edge;
+          if (panel * 8 < b_chunks) {
             share_box(
-                b + panel * kPanelB + b_part * (kPanelB / 2), b_map, col0 + panel * 64,
+                b + panel * kPanelB + b_part * (kPanelB / 2), b_boxes, col0 + panel * 64,
                 k + b_part * (kTileK / 2), full(stage), b_sharers);
           }
         }
@@ -660,6 +662,7 @@ struct Plan {
   bool early = tiles * 8 == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM / 4;  // lines of it, which a block copies
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_edge = (N - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
   index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
   index_t a_pieces = (a_lines * a_lanes + 511) / 512 * ((a_length + 255) / 256);  // for blocks
@@ -765,13 +768,16 @@ gemm_wgmma_f16_rrr_pingpong_tb128x64x64_s8_c2x4_launch(  // D = alpha * A * B + 
   const input_t* const b = plan.packs_b ? b_packed : B;
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, a_edge, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == cudaSuccess) {
     error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
   }
   if (error == cudaSuccess) {
     error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK / 2);
+  }
+  if (error == cudaSuccess) {
+    error = make_map(b_edge, kInput, 2, b, plan.N, K, plan.b_ld, plan.b_edge, kTileK / 2);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
@@ -787,7 +793,8 @@ gemm_wgmma_f16_rrr_pingpong_tb128x64x64_s8_c2x4_launch(  // D = alpha * A * B + 
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early);
 }
 
 #endif  // __CUDACC_RTC__

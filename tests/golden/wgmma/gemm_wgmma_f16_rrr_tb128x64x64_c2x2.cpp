@@ -325,6 +325,7 @@ struct Plan {
   bool early = tiles * 4 == blocks && !packs_a && !packs_b;  // the next kernel may start
   index_t a_box = kTileM / 2;  // lines of it, which a block copies
   index_t a_edge = (M - 1) % a_box + 1;  // of the last one
+  index_t b_edge = (N - 1) % 64 / 8 * 8 + 8;  // elements of a line in the last panel
   index_t a_lanes = a_length > 64 ? 32 : 8;  // for a line
   index_t b_lanes = b_length > 64 ? 32 : 8;  // for a line
   index_t a_pieces = (a_lines * a_lanes + 511) / 512 * ((a_length + 255) / 256);  // for blocks
@@ -409,13 +410,16 @@ gemm_wgmma_f16_rrr_tb128x64x64_c2x2_launch(  // D = alpha * A * B + beta * C
   const input_t* const b = plan.packs_b ? b_packed : static_cast<const input_t*>(B);
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  tensor_map_t a_map, b_map, a_edge, d_map{};
+  tensor_map_t a_map, b_map, a_edge, b_edge, d_map{};
   error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box);
   if (error == CUDA_SUCCESS) {
     error = make_map(a_edge, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_edge);
   }
   if (error == CUDA_SUCCESS) {
     error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK / 2);
+  }
+  if (error == CUDA_SUCCESS) {
+    error = make_map(b_edge, kInput, 2, b, plan.N, K, plan.b_ld, plan.b_edge, kTileK / 2);
   }
   if (error == CUDA_SUCCESS && size_t(D) % 16 == 0 && ldd % 8 == 0) {
     error = make_map(d_map, kInput, 2, D, plan.N, plan.M, ldd, 64, 16);
@@ -431,7 +435,8 @@ gemm_wgmma_f16_rrr_tb128x64x64_c2x2_launch(  // D = alpha * A * B + beta * C
   }
   return launch(
       kernel, dim3(unsigned(plan.blocks)), kThreads, kSharedBytes, stream,  // and its parameters:
-      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, d_map, beta, C, ldc, D, ldd, plan.early);
+      plan.M, plan.N, K, alpha, a_map, b_map, a_edge, b_edge, d_map, beta, C, ldc, D, ldd,
+      plan.early);
 }
 
 }  // namespace gemm_wgmma_f16_rrr_tb128x64x64_c2x2_ns

@@ -610,10 +610,11 @@ constexpr size_t kMost = 2147418112;  // work tiles: the next one of a block is 
 constexpr index_t kLargest = index_t(1) << 44;  // elements of a matrix: no product overflows
 
 // Describes a matrix to the TMA. A line of it has several parts, of which boxes have all.
+// `span`: bytes from a line of a box to the next one in shared memory; the swizzle has as many.
 // The driver's function is found by name: libcuda is not linked.
 inline cudaError_t make_map(
     tensor_map_t& map, CUtensorMapDataType type, int size, const void* matrix, index_t length,
-    index_t lines, index_t ld, index_t box_length, index_t box_lines, index_t parts) {
+    index_t lines, index_t ld, index_t box_length, index_t box_lines, int span, index_t parts) {
   map = {};
   if (length == 0 || lines == 0) return cudaSuccess;  // it will not be read
   static_assert(sizeof(CUtensorMap) == sizeof(tensor_map_t), "it is the kernel's parameter");
@@ -632,10 +633,9 @@ inline cudaError_t make_map(
   const cuuint64_t pitches[] = {cuuint64_t(ld * size), cuuint64_t(ld / parts * size)};
   const cuuint32_t box[] = {cuuint32_t(box_length), cuuint32_t(box_lines), cuuint32_t(parts)};
   const cuuint32_t every[] = {1, 1, 1};
-  const index_t bytes = box_length * size;  // of a line in shared memory, which the swizzle spans
-  const CUtensorMapSwizzle swizzle = bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUtensorMapSwizzle swizzle = span == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : span == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
   // L2 reads what is asked for, and no more: memory is 3 to 6 % slower with pieces of 256 bytes.
   const CUresult result = encode(
       reinterpret_cast<CUtensorMap*>(&map), type, parts > 1 ? 3 : 2, const_cast<void*>(matrix),
@@ -700,13 +700,13 @@ gemm_wgmma_f32_6xbf16_rrr_launch(  // D = alpha * A * B + beta * C
 
   constexpr auto kInput = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   tensor_map_t a_map, b_map, d_map{};
-  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, kParts);
+  error = make_map(a_map, kInput, 2, a, K, plan.M, plan.a_ld, kTileK, plan.a_box, 64, kParts);
   if (error == cudaSuccess) {
-    error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK, kParts);
+    error = make_map(b_map, kInput, 2, b, plan.N, K, plan.b_ld, 64, kTileK, 128, kParts);
   }
   if (error == cudaSuccess && size_t(D) % 16 == 0 && ldd % 4 == 0) {
     constexpr auto kOutput = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    error = make_map(d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 16, 1);
+    error = make_map(d_map, kOutput, 4, D, plan.N, plan.M, ldd, 32, 16, 128, 1);
   }
   if (error != cudaSuccess) return error;
 
