@@ -142,7 +142,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
             ("mma split-k", ("index_t slices = steps < 9",)),
             ("mma f16 split-k", ("index_t slices = steps < 3",)),
             ("mma i8", ("index_t a_ld = packs_a ?",)),
-            ("mma_tma", ("index_t blocks =", "const index_t bytes = box_length")),
+            ("mma_tma", ("index_t blocks =",)),
             ("wgmma stream-k", ("index_t sharing =", "index_t flags =")),
             ("wgmma cluster", ("index_t clusters =", "index_t blocks =")),
             ("wgmma grouped-k", ("index_t above = 0", "const index_t lines =")),
@@ -422,6 +422,21 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     ),
     (_EARLY, "gemv early: comparison: if (threadIdx.x < kLines * kCols) {"),
     *((_EARLY, f"prefetch_box({operand}_") for operand in "ab"),
+    *(
+        (
+            _EARLY,
+            f"edges: {of} = inside(({left} + {unit - 1}) / {unit}, {most}); -> {of} = {to}; #1",
+        )
+        for x, left, tile in (("a", "rows - row0", "kTileM"), ("b", "cols - col0", "kTileN"))
+        for unit in (2, 8)
+        for of, most in ((f"const int {x}_chunks", f"{tile} / {unit}"),)
+        for to in (f"inside(({left}) / {unit}, {most})", most)
+    ),
+    *(
+        (_EARLY, f"-> const tensor_map_t& {x}_boxes = panel {one} {x}_chunks / 8 ? {maps}; #1")
+        for x in "ab"
+        for one, maps in (("<", f"{x}_edge : {x}_map"), ("<=", f"{x}_map : {x}_edge"))
+    ),
     (_EARLY, "-> const tensor_map_t& b_boxes = b_own < kTileN / 2 ? b_map : b_edge; #1"),
     (_EARLY, "-> const tensor_map_t& b_boxes = b_own <= kTileN / 2 ? b_edge : b_map; #1"),
     (_ONE_EACH, "-> const uint64_t a_block = matrix_at(a + kb * 16 * 128, 128, 0);"),

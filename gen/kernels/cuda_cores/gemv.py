@@ -133,7 +133,7 @@ def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
 # Where D has so few: columns, or rows, of a block, and its threads. The fewer there are in all, and
 # the longer they are, the more threads have to share each.
 _ALONG_K = {
-    1: ((2, 128), (8, 128), (2, 256), (4, 256), (4, 512), (1, 1024), (4, 1024)),
+    1: ((2, 128), (2, 256), (4, 256), (4, 512), (1, 1024), (4, 1024)),
     2: ((2, 256), (4, 256), (4, 512), (8, 512)),
     4: ((4, 256), (4, 512), (8, 512)),
 }
@@ -202,7 +202,7 @@ def _pace(dtypes: DTypes) -> Pace:
     if dtypes.input.size == 2:
         lengthwise = Pace(
             "cuda", 0.549, wait_k=0.0032, across_k=0.0241, small=1.66, alone=737, last=95,
-            gather=0.447, start=970, across=46, code=1490, registers=64, flows=True,
+            gather=0.9, start=970, across=46, code=1490, registers=64, flows=True,
         )  # fmt: skip
     elif dtypes.name == "f32":
         lengthwise = across._replace(last=2450, exact=False)

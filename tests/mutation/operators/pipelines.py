@@ -171,7 +171,7 @@ PIPELINES: Operators = (
     ("descriptor", r"group \* (?=64|kPanelA)", ("0 * ", "(1 - group) * ")),
     ("descriptor", r"64 \* (?=64,|128,)", ("32 * ", "128 * ")),
     ("descriptor", r"b = stage \+ kBytesA", ("b = stage",)),
-    ("descriptor", r"threadIdx\.x / 128", ("threadIdx.x / 32", "0")),
+    ("descriptor", r"threadIdx\.x / 128|own_warp / 4", ("threadIdx.x / 32", "0")),
     ("descriptor", r"wgmma\(acc\[0\], a_block, b_block", ("wgmma(acc[0], b_block, a_block",)),
     ("instruction", r", 1, 1, 1, (\d), (\d);", (r", 0, 1, 1, \1, \2;", r", 1, -1, 1, \1, \2;")),
     ("instruction", r", 1, 1, 1, 0, (\d);", (r", 1, 1, 1, 1, \1;",)),
