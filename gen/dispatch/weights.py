@@ -329,7 +329,7 @@ def _registers(spec: KernelSpec, pace: Pace, runs: tuple[bool, bool]) -> int:
     """Of a thread, about."""
     own = _own_sums(spec, runs)
     if not pace.sums or not own:
-        return pace.registers
+        return pace.registers + int(spec.geometry.values.get("slab_registers", 0))
     return min(round(pace.besides + pace.sums * own), MOST_REGISTERS)
 
 

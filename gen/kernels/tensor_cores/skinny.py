@@ -35,11 +35,14 @@ def _geometry(t: Mapping[str, Any], d: DTypes) -> Geometry:
     common = gemv.geometry(t, d)
     instruction = Tile._make(sizes([*INSTRUCTIONS[d.input.name]][-1]))
     warps, slab = t["threads"] // WARP, 4 * UNIT // d.input.size
+    few, strip = t["vectors"], t["strip"]
     return common._replace(
         threadblock=common.threadblock._replace(k=t["ahead"] * warps * slab),
         values={
             **common.values,
             "instruction": instruction,
+            # A thread's slabs, 16 bytes of each eighth line of both operands, and its sums.
+            "slab_registers": t["ahead"] * (few + strip) // 2 + few * strip // WARP,
             "piece_bytes": t["strip"] // _SHORT * d.input.size,
             "piece_type": _PIECES.get(t["strip"], ""),
         },
@@ -64,14 +67,20 @@ def _rules(chosen: Choice) -> None:
 
 
 def _grid(chosen: Choice) -> Sequence[Mapping[str, Any]]:
-    """Its defaults; longer strips, for D with many columns; where lines run along K, fewer turns.
+    """Its defaults; where lines run along K, fewer turns ahead, else longer strips.
 
     Not 16 rows in a block: on an H200, wgmma with tiles of 64x64 was faster.
     """
     usual = gemv.few_grid(8)(chosen)
-    longer = [{**one, "strip": 64, "threads": 128} for one in usual]
-    fewer = [{**one, "ahead": 2} for one in usual if gemv.along_k(one["few"], chosen.layouts)]
-    return [*usual, *longer, *fewer]
+    return [
+        *usual,
+        *(
+            {**one, "ahead": 2}
+            if gemv.along_k(one["few"], chosen.layouts)
+            else {**one, "strip": 64, "threads": 128}
+            for one in usual
+        ),
+    ]
 
 
 def _printed(spec: KernelSpec) -> Mapping[str, Any]:
@@ -85,11 +94,16 @@ def _printed(spec: KernelSpec) -> Mapping[str, Any]:
 
 
 def _pace(dtypes: DTypes) -> Pace:
+    """Along K, lines of the large operand do not take the place of the other one's in L1."""
     last, store = (2170, 390) if dtypes.output.size == 4 else (2680, 154)
+    lengthwise = Pace(
+        "mma", 0.2, along=0.94, wait_k=0.0005, small=0.015, alone=850, last=20, store=store,
+        gather=5, thin=0.62, start=1870, across=195, registers=40, code=19, exact=True,
+    )  # fmt: skip
     return Pace(
         "mma", 0.0798, along=0.914, wait_k=0.0053, across_k=0.0108, small=2, alone=133,
-        last=last, store=store, gather=1.84, thin=0.62, start=218, across=653, registers=128,
-        code=0.13, exact=True,
+        last=last, store=store, gather=1.84, thin=0.62, start=218, across=653, registers=40,
+        code=0.13, exact=True, lengthwise=lengthwise,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@
 //
 //   kernel for  variant tile     tunables
 //   1      a100 gemv    1x2x1024 --vectors 1 --strip 2
-//   2      a100 skinny  8x64x512 --strip 64 --threads 128
+//   2      a100 skinny  8x16x512 --ahead 2
 //
 // Made by gemmgen 0.2.0:  gen emit --best
 // Compile:  nvcc -std=c++17 -arch=sm_80 -c rows.cu
@@ -263,8 +263,8 @@ using output_t = __nv_bfloat16;
 using accumulator_t = float;
 using scalar_t = accumulator_t;  // of alpha, beta, the epilogue
 using uint32_t = unsigned int;
-constexpr int kRows = 8, kCols = 64;  // of D, that a block computes
-constexpr int kThreads = 128;  // per block
+constexpr int kRows = 8, kCols = 16;  // of D, that a block computes
+constexpr int kThreads = 256;  // per block
 
 static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 32");
 static_assert(kCols % 16 == 0 && kRows % 8 == 0, "instructions have 16 columns of D and 8 rows");
@@ -295,7 +295,7 @@ constexpr int kWidth = 8;  // elements in 16 bytes
 using Sums = accumulator_t[kWarps][kRows][kCols];  // each warp's, of a block's tile of D
 
 constexpr int kSlab = 4 * kWidth;  // elements along K that a warp multiplies in its turn
-constexpr int kAhead = 4;  // slabs that it has in registers, or on their way there
+constexpr int kAhead = 2;  // slabs that it has in registers, or on their way there
 constexpr int kFragments = kCols / 16, kGroups = kRows / 8;  // in an instruction's operands
 
 // acc += a * b; `half`: which two of b's four registers.
@@ -547,7 +547,7 @@ constexpr Gpu kGpus[] = {  // the newest first
 
 constexpr Candidate kCandidates[] = {
     {0, 0, {1, 2, 1024, 1, 1, 1, 96130, 618606, 0, 22686, 45371, 37658, 75316, 67348, 45371, 32, 0, 1156250, 8, 1, 1, 0, 0, 1, 1, 0, 2700150, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 0, 16, 26, 0, 0, 6, 13, 502, 41943040}},
-    {0, 1, {8, 64, 1, 1, 1, 1, 5415, 5599, 0, 177, 1418, 354, 2836, 1899914, 873393, 32, 0, 222160, 4, 1, 1, 0, 0, 0, 1, 0, 2738400, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 1, 1, 6, 13, 502, 41943040}},
+    {0, 1, {8, 16, 1, 1, 1, 1, 472, 1649, 0, 177, 354, 3, 5, 14178, 873393, 32, 0, 1946000, 3, 1, 1, 0, 0, 0, 1, 0, 2709600, 1, 0, 0, 2, 2, 0, 16, 16, 1, 1, 100, 16, 26, 1, 1, 6, 13, 502, 41943040}},
 };
 
 struct Limits {
@@ -558,7 +558,7 @@ struct Limits {
 
 constexpr Limits kLimits[] = {
     {false, 0, 32},
-    {false, 0, 8192},
+    {false, 0, 4096},
 };
 
 // Picoseconds that a kernel takes, as predicted. M, N, A and B are those of the row-major product.
