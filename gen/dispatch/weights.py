@@ -54,9 +54,9 @@ HELD = 0.84  # of `Pace.across_k`, where teams of warps hold chunks
 # chunks: that many registers are more than there are.
 STAYING = 1.05
 PANELS = 1.1  # times as long the copies of an operand take that runs across K, for wgmma
-# Clocks that the TMA takes for a line of a box, of an operand that runs across K: of so many bytes
-# beside each other.
-LINE, PANEL = 1.5, 128
+# Clocks that the TMA takes for a box, of an operand that runs across K: of so many bytes
+# beside each other, and a step's lines.
+BOX, PANEL = 95, 128
 # Of the time to copy from L2 what so many blocks of a cluster share.
 SHARED = {1: 1.0, 2: 0.5, 4: 0.21, 8: 0.21}
 MEETING = 150  # nanoseconds that blocks of a cluster take to begin together
@@ -221,7 +221,7 @@ def weigh(spec: KernelSpec, gpu: GpuModel) -> Weighed:
         return persistent and not run and not is_transposed(run, d.factor.size)
 
     boxes_a, boxes_b = (
-        LINE * tile.k * clock * side * d.factor.size / PANEL if in_boxes(run) else 0
+        BOX * clock * side * d.factor.size / PANEL if in_boxes(run) else 0
         for side, run in zip((tile.m, tile.n), runs, strict=True)
     )
     copy_a = max(tile.m * step * byte * panels_a, boxes_a) * SHARED[columns]

@@ -31,8 +31,8 @@ class TensorMap:
     PTX type such as "f16", or "tf32" for TFLOAT32: f32, rounded on its way to shared memory. dims:
     elements. strides: bytes, of every dimension but the first. box: elements. steps: take every so
     manieth element (the element strides). swizzle: 0, 32, 64 or 128 bytes, and as far are rows of a
-    box apart in shared memory, which may be shorter, as on an H200. Elements outside of the tensor
-    are zeros. There is no interleaving.
+    box apart in shared memory, which may be shorter (seen on an H200). Elements outside of the
+    tensor are zeros. There is no interleaving.
     """
 
     buffer: DeviceArray

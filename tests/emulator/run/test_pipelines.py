@@ -252,6 +252,26 @@ def test_boxes(swizzle: int, x: int, y: int) -> None:
     assert counters.totals().global_load.bytes == inside.sum() * 4
 
 
+@pytest.mark.parametrize(("swizzle", "width"), [(64, 4), (64, 12), (128, 4), (128, 20), (128, 28)])
+def test_boxes_narrower_than_their_swizzle(swizzle: int, width: int) -> None:
+    """Rows stay as far apart as the swizzle is wide, and the barrier counts the box alone."""
+    emulator, rows = Emulator(), 16
+    values = np.arange(1, 1 + 32 * 64, dtype=np.uint32).reshape(32, 64)
+    array = emulator.alloc(values, "A")
+    tensor = TensorMap(array, "b32", (width, 32), (256,), (width, rows), (), swizzle)
+    out = emulator.alloc(np.zeros(512, np.uint32), "out")
+    source = BOX.replace("expect(&bar, BYTES)", f"expect(&bar, {4 * width * rows})")
+    ptx = compile_cuda(source.replace("BYTES", str(swizzle * rows)), "compute_90a")
+    args = [tensor, out, np.int32(0), np.int32(5)]
+    emulator.launch(ptx, "kernel", (1, 1, 1), (32, 1, 1), args)
+    found = emulator.read(out)[: rows * swizzle // 4].reshape(-1, 4)
+    at = np.arange(len(found))
+    line = {64: at >> 3 & 3, 128: at >> 3 & 7}[swizzle]
+    box = found[at ^ line].reshape(rows, swizzle // 4)
+    assert (box[:, :width] == values[5 : 5 + rows, :width]).all()
+    assert (box[:, width:] == 0xFFFFFFFF).all()  # as shared memory begins
+
+
 def test_a_map_of_tf32_rounds_what_it_copies() -> None:
     """What it stores is in no manual, and refused."""
     emulator = Emulator()
