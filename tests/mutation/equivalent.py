@@ -117,6 +117,11 @@ _EIGHTS = "a work tile's sums are added up by a multiple of 8 blocks"
 _EARLY = "what comes to L2 early is a matter of speed"
 _EACH_ITS_OWN = "there are no more warps than this"
 
+# Operands that run across K: what is left of a side of D, that of a tile, elements of a chunk.
+_ACROSS = (
+    ("a", "rows - row0", "kTileM", 8),
+    *(("b", "cols - col0", "kTileN", n) for n in (2, 8)),
+)
 _TILES = "const int tiles_m = (rows + kTileM - 1) / kTileM, tiles_n = (cols + kTileN - 1) / kTileN;"
 _TMA = ("mma_tma", "mma_tma f32", "mma_tma f16", "mma_tma sliced-k", "mma_tma split-k")
 _WGMMA = ("wgmma", "wgmma split-k", "wgmma cluster")
@@ -424,13 +429,16 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     *((_EARLY, f"prefetch_box({operand}_") for operand in "ab"),
     *(
         (
-            _EARLY,
-            f"edges: {of} = inside(({left} + {unit - 1}) / {unit}, {most}); -> {of} = {to}; #1",
+            why,
+            f"edges: {chunks} = inside(({left} + {n - 1}) / {n}, {most}); -> {chunks} = {to};{nth}",
         )
-        for x, left, tile in (("a", "rows - row0", "kTileM"), ("b", "cols - col0", "kTileN"))
-        for unit in (2, 8)
-        for of, most in ((f"const int {x}_chunks", f"{tile} / {unit}"),)
-        for to in (f"inside(({left}) / {unit}, {most})", most)
+        for x, left, tile, n in _ACROSS
+        for chunks, most in ((f"const int {x}_chunks", f"{tile} / {n}"),)
+        for why, to, nth in (
+            (_EARLY, f"inside(({left}) / {n}, {most})", " #1"),
+            (_EARLY, most, " #1"),
+            (_ZEROS, most, " #2"),
+        )
     ),
     *(
         (_EARLY, f"-> const tensor_map_t& {x}_boxes = panel {one} {x}_chunks / 8 ? {maps}; #1")

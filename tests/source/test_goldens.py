@@ -186,6 +186,7 @@ EMITTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mma_tma", {"batched": True}),
     ("mma_tma", {"dtype": "tf32", "layout": "rcr", "grouped": True}),
     ("mma_tma", {"dtype": "bf16", "layout": "crc", "grouped_k": True}),
+    ("mma_tma", {"layout": "crr", "threadblock": "64x64x64", "warp": "32x32", "grouped_k": True}),
     ("mma_tma", {"dtype": "f16_f16", "threadblock": "64x64x32", "warp": "16x64", "stages": 2}),
     ("mma_tma", {"epilogue": "linear_bias_gelu"}),
     ("mma_tma", {"layout": "rcc", "epilogue": "linear_bias"}),
@@ -460,3 +461,15 @@ def test_the_trace_knows_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             render_template("some.j2", **values)
         left = {(branch.line, branch.taken) for branch in missing(branches)}
     assert left == {(1, True), (3, False), (5, True)}
+
+
+def test_every_tensor_map_is_told_how_far_lines_are_apart() -> None:
+    """Where it is a parameter: what follows has defaults, with which a call lacking it compiles."""
+    calls = [
+        [argument.strip() for argument in call.split(",")]
+        for _, text in texts()
+        if "int span" in text
+        for call in re.findall(r"= make_map\(([^;]*)\);", text)
+    ]
+    assert len(calls) > 100
+    assert {call[9] for call in calls} <= {"32", "64", "128"}
