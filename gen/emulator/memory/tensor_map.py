@@ -105,9 +105,9 @@ class TensorMap:
     def shared_offsets(self, start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Of boxes that begin at `start` in shared memory: where each element lies."""
         count = self.counts[0]
-        row, column = np.divmod(np.arange(math.prod(self.counts)), count)
+        row, column = np.divmod(np.arange(math.prod(self.counts), dtype=np.int64), count)
         pitch = self.swizzle or count * self.size
-        offset = start[:, None] + row * pitch + column * self.size
+        offset: npt.NDArray[np.int64] = start[:, None] + row * pitch + column * self.size
         return offset ^ (offset >> 7 & _ROW[self.swizzle]) << 4
 
     def encode(self, number: int) -> bytes:
