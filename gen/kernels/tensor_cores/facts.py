@@ -191,7 +191,8 @@ def _boxes(x: Operand, rows: str, tile: str) -> list[Fact]:
     if not x.along_k:
         unit = UNIT // x.size
         last = f"({rows} - 1) % {x.panel} / {unit} * {unit} + {unit}"
-        return [Fact(f"{x.letter}_edge", last, "elements of a line in the last panel")] * x.ends
+        edge = Fact(f"{x.letter}_edge", last, "elements of a line in the last panel")
+        return [edge] if x.ends else []
     if x.has_short_boxes:
         return [Fact(name, f"{rows} < {tile} ? {rows} : {tile}", "lines of it")]
     box = Fact(name, own, "lines of it" + ", which a block copies" * (x.sharers > 1))
