@@ -425,14 +425,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
         )
         for outside in ("row0 >= rows", "false")
     ),
-    *(
-        (_EARLY, f"{kernel}: {operator}: if (threadIdx.x < kLines * kCols) {{")
-        for kernel, operator in (
-            ("gemv early", "comparison"),
-            ("skinny early", "comparison"),
-            ("skinny early", "arithmetic"),
-        )
-    ),
+    (_EARLY, "gemv early: comparison: if (threadIdx.x < kLines * kCols) {"),
     *((_EARLY, f"prefetch_box({operand}_") for operand in "ab"),
     *(
         (

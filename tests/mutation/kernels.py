@@ -18,10 +18,6 @@ SPECS: dict[str, dict[str, object]] = {v: SMALL[v] for v in SCALAR} | {
     "gemv columns": {"few": "columns", "threads": 64, "vectors": 4, "strip": 3, "layout": "rrr"},
     # The next kernel may start, and has the beginning of its lines fetched.
     "gemv early": {"arch": "sm_90", "layout": "rcr", "vectors": 1, "strip": 2, "threads": 32},
-    # The same on tensor cores, whose lines pass the L1 cache by.
-    "skinny early": {
-        "arch": "sm_90", "layout": "rcr", "strip": 16, "ahead": 2, "threads": 128,
-    },
     # Blocks that share K, of an element read at a time where lines are not whole units.
     "narrow cluster": {**SMALL["narrow"], "arch": "sm_90", "cluster": "1x1x2", "dtype": "f64"},
     "tiles relu": {"tile": 6, "threads": 12, "epilogue": "linear_bias_relu"},
