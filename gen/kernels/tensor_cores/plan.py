@@ -186,10 +186,11 @@ def _map(
     boxes: "box" for those of whole tiles, "edge" for the last one.
     """
     rows, k, step = found["M" if x.letter == "a" else "N"], found["K"], spec.threadblock.k
-    panel = found[f"{x.letter}_edge"] if boxes == "edge" else x.panel
-    dims, box, span = (rows, k), (panel, x.box_lines(step)), x.panel
     if x.along_k:
         dims, box, span = (k, rows), (step, found[f"{x.letter}_{boxes}"]), step
+    else:
+        width = found[f"{x.letter}_edge"] if boxes == "edge" else x.panel
+        dims, box, span = (rows, k), (width, x.box_lines(step)), x.panel
     pitch = found[f"{x.letter}_ld"] * x.size
     return TensorMap(
         at,
